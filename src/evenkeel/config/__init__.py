@@ -1,0 +1,1 @@
+"""The configuration: one YAML file, validated once, cut into one section per stage."""
