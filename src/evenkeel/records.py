@@ -182,6 +182,23 @@ class RewardPart:
 
 
 @dataclass(frozen=True)
+class Grade:
+    """All that grading one completion of one task found out; stored before the update, so that a replay asks nobody again.
+
+    >>> Grade(Verdict(Outcome.PASSED, 4, 4), (RewardPart("tests", 0.7, "scored", 1.0),)).settled
+    True
+    """
+
+    verdict: Verdict
+    parts: tuple[RewardPart, ...]
+
+    @property
+    def settled(self) -> bool:
+        """Only a settled grade may be stored and reused: a failure of ours or of the teacher's is tried again."""
+        return self.verdict.scored and all(part.status == "scored" for part in self.parts)
+
+
+@dataclass(frozen=True)
 class ScoredSample:
     """One completion with its reward."""
 
