@@ -1,0 +1,1 @@
+"""Running model-written code: in another process, with the verdict decided here. Start at `base.py`, then `pool.py`."""
