@@ -1,0 +1,1 @@
+"""What a run measures, how each figure is computed, and where it is kept."""
