@@ -158,7 +158,7 @@ def _statements(script: str) -> Iterator[str]:
 def _checked_version(connection: sqlite3.Connection, path: Path, newest: int) -> int:
     version = connection.execute("PRAGMA user_version").fetchone()[0]
     owner = connection.execute("PRAGMA application_id").fetchone()[0]
-    empty = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0] == 0
+    empty = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
     if owner != APPLICATION_ID and not (empty and version == 0):
         raise UsageError(f"{path} is an SQLite database, but not one of evenkeel's. Give a directory that `evenkeel train` wrote.")
     if version > newest:
@@ -173,7 +173,7 @@ def _connect_read_only(path: Path) -> sqlite3.Connection:
     uri = f"file:{quote(str(path.resolve()))}?mode=ro"
     connection = sqlite3.connect(uri, uri=True, timeout=_WAIT_S, isolation_level=None)
     try:
-        connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     except sqlite3.OperationalError:
         connection.close()
         if path.with_name(path.name + "-wal").exists():

@@ -11,28 +11,28 @@ MIGRATIONS: tuple[str, ...] = (
     CREATE TABLE run (
         key TEXT PRIMARY KEY,
         value TEXT NOT NULL                    -- JSON
-    ) STRICT;
+    );
 
     CREATE TABLE steps (
         step INTEGER PRIMARY KEY,              -- optimizer steps, from 1
         epoch INTEGER NOT NULL,
         time REAL NOT NULL,                    -- Unix seconds
         metrics TEXT NOT NULL                  -- JSON: name -> number
-    ) STRICT;
+    );
 
     CREATE TABLE epochs (
         epoch INTEGER PRIMARY KEY,             -- 0: the untrained student
         step INTEGER NOT NULL,                 -- optimizer steps done at its end
         time REAL NOT NULL,
         metrics TEXT NOT NULL
-    ) STRICT;
+    );
 
     CREATE TABLE tasks (
         task_id TEXT PRIMARY KEY,
         prompt TEXT NOT NULL,
         entry_point TEXT NOT NULL,
         difficulty REAL
-    ) STRICT;
+    );
 
     CREATE TABLE samples (
         kind TEXT NOT NULL,                    -- train, or the kind of an evaluation
@@ -56,7 +56,7 @@ MIGRATIONS: tuple[str, ...] = (
         length INTEGER NOT NULL,               -- tokens
         truncated INTEGER NOT NULL,
         PRIMARY KEY (kind, epoch, step, group_index, sample_index)
-    ) STRICT, WITHOUT ROWID;
+    ) WITHOUT ROWID;
     CREATE INDEX samples_by_task ON samples (task_id, kind, epoch);
 
     CREATE TABLE task_scores (
@@ -66,12 +66,12 @@ MIGRATIONS: tuple[str, ...] = (
         rewards TEXT NOT NULL,                 -- JSON: one number a scored sample
         test_shares TEXT NOT NULL,
         PRIMARY KEY (epoch, kind, task_id)
-    ) STRICT, WITHOUT ROWID;
+    ) WITHOUT ROWID;
 
     CREATE TABLE grades (
         key TEXT PRIMARY KEY,                  -- sha256 of task and completion
         grade TEXT NOT NULL                    -- JSON
-    ) STRICT, WITHOUT ROWID;
+    ) WITHOUT ROWID;
 
     CREATE TABLE events (
         id INTEGER PRIMARY KEY AUTOINCREMENT,  -- never reused: a follower asks for what came after the last it saw
@@ -80,6 +80,6 @@ MIGRATIONS: tuple[str, ...] = (
         kind TEXT NOT NULL,
         message TEXT NOT NULL,
         data TEXT NOT NULL                     -- JSON
-    ) STRICT;
+    );
     """,
 )

@@ -92,7 +92,7 @@ class RunStore(RunView):
         for start in range(0, len(wanted), _KEYS_PER_QUERY):
             chunk = wanted[start : start + _KEYS_PER_QUERY]
             marks = ", ".join("?" * len(chunk))
-            found |= dict(self._rows(f"SELECT key, grade FROM grades WHERE key IN ({marks})", *chunk))
+            found |= dict(self._rows(f"SELECT key, grade FROM grades WHERE key IN ({marks})", tuple(chunk)))
         return {key: grade_from_json(grade) for key, grade in found.items()}
 
     def enter(self, grades: Mapping[str, Grade]) -> None:
@@ -111,5 +111,6 @@ class RunStore(RunView):
         self._connection.executemany(f"INSERT INTO samples ({', '.join(SAMPLE_COLUMNS)}) VALUES ({marks})", rows)
 
     def _insert_events(self, events: Sequence[Event]) -> None:
-        rows = [(event.time or time.time(), event.step, event.kind, event.message, dump(event.data)) for event in events]
+        now = time.time()
+        rows = [(now if event.time is None else event.time, event.step, event.kind, event.message, dump(event.data)) for event in events]
         self._connection.executemany("INSERT INTO events (time, step, kind, message, data) VALUES (?, ?, ?, ?, ?)", rows)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ class RunView:
         return {key: json.loads(value) for key, value in self._rows("SELECT key, value FROM run ORDER BY key")}
 
     def steps(self, epoch: int | None = None) -> list[StepRecord]:
-        rows = self._rows("SELECT step, epoch, metrics FROM steps WHERE ?1 IS NULL OR epoch = ?1 ORDER BY step", epoch)
+        rows = self._rows("SELECT step, epoch, metrics FROM steps WHERE :epoch IS NULL OR epoch = :epoch ORDER BY step", {"epoch": epoch})
         return [StepRecord(step, in_epoch, json.loads(metrics)) for step, in_epoch, metrics in rows]
 
     def epochs(self) -> list[EpochRecord]:
@@ -37,11 +38,11 @@ class RunView:
     def task_scores(self, epoch: int, kind: str = "validation") -> list[TaskScore]:
         query = "SELECT task_id, rewards, test_shares FROM task_scores WHERE epoch = ? AND kind = ? ORDER BY task_id"
         return [TaskScore(task_id, tuple(json.loads(rewards)), tuple(json.loads(shares)))
-                for task_id, rewards, shares in self._rows(query, epoch, kind)]  # fmt: skip
+                for task_id, rewards, shares in self._rows(query, (epoch, kind))]  # fmt: skip
 
     def score_epochs(self, kind: str = "validation") -> list[int]:
         """Epochs that have task scores of this kind, rising."""
-        return [epoch for (epoch,) in self._rows("SELECT DISTINCT epoch FROM task_scores WHERE kind = ? ORDER BY epoch", kind)]
+        return [epoch for (epoch,) in self._rows("SELECT DISTINCT epoch FROM task_scores WHERE kind = ? ORDER BY epoch", (kind,))]
 
     def score_kinds(self) -> list[str]:
         return [kind for (kind,) in self._rows("SELECT DISTINCT kind FROM task_scores ORDER BY kind")]
@@ -49,22 +50,22 @@ class RunView:
     def samples(self, *, kind: str = "train", epoch: int | None = None, task_id: str | None = None) -> list[SampleRow]:
         """Stored answers in the order in which they were sampled."""
         query = (
-            f"SELECT {', '.join(SAMPLE_COLUMNS)} FROM samples WHERE kind = ?1 AND (?2 IS NULL OR epoch = ?2) "
-            "AND (?3 IS NULL OR task_id = ?3) ORDER BY epoch, step, group_index, sample_index"
+            f"SELECT {', '.join(SAMPLE_COLUMNS)} FROM samples WHERE kind = :kind AND (:epoch IS NULL OR epoch = :epoch) "
+            "AND (:task_id IS NULL OR task_id = :task_id) ORDER BY epoch, step, group_index, sample_index"
         )
-        return [sample_from_row(row) for row in self._rows(query, kind, epoch, task_id)]
+        return [sample_from_row(row) for row in self._rows(query, {"kind": kind, "epoch": epoch, "task_id": task_id})]
 
     def sample_epochs(self, kind: str = "train", task_id: str | None = None) -> list[int]:
         """Epochs that have stored answers of this kind (and task), rising."""
-        query = "SELECT DISTINCT epoch FROM samples WHERE kind = ?1 AND (?2 IS NULL OR task_id = ?2) ORDER BY epoch"
-        return [epoch for (epoch,) in self._rows(query, kind, task_id)]
+        query = "SELECT DISTINCT epoch FROM samples WHERE kind = :kind AND (:task_id IS NULL OR task_id = :task_id) ORDER BY epoch"
+        return [epoch for (epoch,) in self._rows(query, {"kind": kind, "task_id": task_id})]
 
     def prompts(self) -> dict[str, str]:
         """Task -> prompt, of every task with a stored answer."""
         return dict(self._rows("SELECT task_id, prompt FROM tasks ORDER BY task_id"))
 
     def events(self, *, after_id: int = 0) -> list[Event]:
-        rows = self._rows("SELECT kind, message, step, data, time, id FROM events WHERE id > ? ORDER BY id", after_id)
+        rows = self._rows("SELECT kind, message, step, data, time, id FROM events WHERE id > ? ORDER BY id", (after_id,))
         return [Event(kind, message, step, json.loads(data), time, number) for kind, message, step, data, time, number in rows]
 
     def close(self) -> None:
@@ -76,7 +77,7 @@ class RunView:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _rows(self, query: str, *values: Any) -> list[tuple]:
+    def _rows(self, query: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> list[tuple]:
         with sqlite_errors(self.path):
             return self._connection.execute(query, values).fetchall()
 
