@@ -21,7 +21,7 @@ SchedulerName = Literal[
 class Section(BaseModel):
     """Strict: an unknown key is an error (see `load.py` for its wording), and values are not coerced."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False)
 
 
 class ModelSettings(Section):
