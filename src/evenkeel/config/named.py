@@ -1,0 +1,40 @@
+"""Extension points: from `module:name` in the configuration to the object that it names."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from typing import Any
+
+from evenkeel.errors import UsageError
+
+
+def named_object(named: str, *, setting: str, allowed: bool) -> Any:
+    """What `module:name` names. Modules in the current folder are found too, as with `python -m`.
+
+    `setting` is the configuration's key, for the errors. `allowed` False refuses: a configuration that came with a
+    stranger's run or model imports nothing.
+
+    >>> named_object("math:pi", setting="data.train", allowed=True)
+    3.141592653589793
+    """
+    module_name, colon, attribute = named.partition(":")
+    if not (module_name and colon and attribute):
+        raise UsageError(f"`{setting}` is `{named}`; write `module:name`, such as `my_module:MyClass`.")
+    if not allowed:
+        raise UsageError(
+            f"`{setting}` names `{named}`, and code named in a configuration that came with a run or a model is not imported "
+            "unless it is allowed. Take it out, or allow it where you trust the author."
+        )
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
+            raise  # the module is there; something that it imports is not
+        raise UsageError(f"`{setting}` is `{named}`, but there is no module `{error.name}` in {os.getcwd()} or installed.") from None
+    if not hasattr(module, attribute):
+        raise UsageError(f"`{setting}` is `{named}`, but the module `{module_name}` ({module.__file__}) has no `{attribute}`.")
+    return getattr(module, attribute)
