@@ -23,9 +23,11 @@ from evenkeel.errors import RunError, UsageError
 from evenkeel.metrics.schema import APPLICATION_ID, MIGRATIONS
 
 _NETWORK_FILE_SYSTEMS = (
-    "nfs", "cifs", "smb", "9p", "fuse.sshfs", "fuse.s3fs", "fuse.gcsfuse", "lustre", "gpfs", "ceph", "beegfs", "afs", "drvfs", "glusterfs",
+    "nfs", "cifs", "smb", "9p", "drvfs", "fuse.sshfs", "fuse.s3fs", "fuse.gcsfuse", "fuse.glusterfs", "lustre", "gpfs", "ceph",
+    "beegfs", "afs",
 )  # fmt: skip
 _WAIT_S = 30.0
+_GIVE_A_RUN = "Give a directory that `evenkeel train` wrote."
 
 
 def open_for_writing(path: Path, migrations: Sequence[str] = MIGRATIONS) -> sqlite3.Connection:
@@ -43,7 +45,7 @@ def open_for_writing(path: Path, migrations: Sequence[str] = MIGRATIONS) -> sqli
 def open_for_reading(path: Path, migrations: Sequence[str] = MIGRATIONS) -> sqlite3.Connection:
     """Open read-only, beside a writer. A database of an older version is brought up to date first."""
     if not path.is_file():
-        raise UsageError(f"{path.parent} is no run directory: it has no {path.name}. Give a directory that `evenkeel train` wrote.")
+        raise UsageError(f"{path.parent} is no run directory: it has no {path.name}. {_GIVE_A_RUN}")
     with sqlite_errors(path):
         connection = _connect_read_only(path)
         try:
@@ -79,20 +81,21 @@ def sqlite_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.DatabaseError as error:
-        primary = (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
-        if primary == sqlite3.SQLITE_FULL:
-            raise RunError(
-                f"Writing {path} failed: the disk is full. What was recorded before is kept. Free some space, then go on with "
-                f"`evenkeel train --resume {path.parent}`."
-            ) from error
-        if primary == sqlite3.SQLITE_IOERR:
-            raise RunError(f"Reading or writing {path} failed: {error}. Check the disk, then go on with `evenkeel train --resume {path.parent}`.") from error
-        if primary == sqlite3.SQLITE_BUSY:
-            raise RunError(f"{path} was locked by another process for {_WAIT_S:.0f} s. Close what holds it, then go on with `evenkeel train --resume {path.parent}`.") from error
-        if primary in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
-            raise UsageError(f"{path} is not a readable database ({error}). Give a directory that `evenkeel train` wrote.") from error
-        if primary in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM):
-            raise UsageError(f"{path} cannot be opened ({error}). Check that you may read and write its directory, or give another with --out.") from error
+        code = (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
+        go_on = f"then go on with `evenkeel train --resume {path.parent}`."
+        if code == sqlite3.SQLITE_FULL:
+            message = f"Writing {path} failed: the disk is full. What was recorded before is kept. Free some space, {go_on}"
+            raise RunError(message) from error
+        if code == sqlite3.SQLITE_IOERR:
+            raise RunError(f"Reading or writing {path} failed: {error}. Check the disk, {go_on}") from error
+        if code == sqlite3.SQLITE_BUSY:
+            message = f"{path} was locked by another process for {_WAIT_S:.0f} s. Close what holds it, {go_on}"
+            raise RunError(message) from error
+        if code in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
+            raise UsageError(f"{path} is not a readable database ({error}). {_GIVE_A_RUN}") from error
+        if code in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM):
+            advice = "Check that you may read and write its directory, or give another."
+            raise UsageError(f"{path} cannot be opened ({error}). {advice}") from error
         raise
 
 
@@ -160,7 +163,7 @@ def _checked_version(connection: sqlite3.Connection, path: Path, newest: int) ->
     owner = connection.execute("PRAGMA application_id").fetchone()[0]
     empty = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
     if owner != APPLICATION_ID and not (empty and version == 0):
-        raise UsageError(f"{path} is an SQLite database, but not one of evenkeel's. Give a directory that `evenkeel train` wrote.")
+        raise UsageError(f"{path} is an SQLite database, but not one of evenkeel's. {_GIVE_A_RUN}")
     if version > newest:
         raise UsageError(
             f"{path} has schema version {version}, and this evenkeel knows versions up to {newest}: a newer evenkeel wrote it. "

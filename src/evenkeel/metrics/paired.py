@@ -57,7 +57,7 @@ def paired_difference(
     The samples of one task are not independent, so a task is one observation; pairing takes the tasks' own difficulty
     out. The sampling noise inside a task is in the spread of d. It speaks for tasks like these, not for other seeds.
 
-    Edge:    one task: no interval. Equal changes on every task: an interval of width 0, too sure of itself below about ten tasks.
+    Edge:    one task: no interval. Equal changes on every task: width 0, too sure of itself below about ten tasks.
     Source:  Miller 2024, Adding error bars to evals, arXiv:2411.00640, sections 2.2 and 4.2.
 
     >>> one = [TaskScore("a", (), (0.0,)), TaskScore("b", (), (0.5,)), TaskScore("c", (), (0.5, 0.7))]
@@ -70,8 +70,9 @@ def paired_difference(
     common = sorted(means_before.keys() & means_after.keys())
     if not common:
         raise UsageError(
-            f"Comparing two evaluations needs the same tasks in both, but {len(means_before)} and {len(means_after)} scored tasks have "
-            "none in common. Evaluate both on the same data.validation."
+            "Comparing two evaluations needs the same tasks in both, but "
+            f"{len(means_before)} and {len(means_after)} scored tasks have none in common. "
+            "Evaluate both on the same data.validation."
         )
     changes = Moments.of([means_after[task_id] - means_before[task_id] for task_id in common])
     if changes.count == 1:

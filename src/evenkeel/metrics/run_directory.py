@@ -37,8 +37,8 @@ def lock(run_directory: Path) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise UsageError(
-                f"{run_directory} is being written by process {file.read().strip() or 'unknown'}. Wait until it ends, stop it, or train into "
-                "another directory with --out."
+                f"{run_directory} is being written by process {file.read().strip() or 'unknown'}. "
+                "Wait until it ends, stop it, or train into another directory with --out."
             ) from error
         file.truncate(0)
         file.write(f"{os.getpid()}\n")
@@ -48,11 +48,11 @@ def lock(run_directory: Path) -> Iterator[None]:
 
 def _given(out: Path) -> Path:
     if out.exists() and not out.is_dir():
-        raise UsageError(f"--out {out} is a file. Give a directory that does not exist yet, or leave --out away to get a numbered one.")
+        raise UsageError(f"--out {out} is a file. Give a directory that does not exist yet, or leave --out away.")
     if out.is_dir() and any(out.iterdir()):
         raise UsageError(
-            f"--out {out} exists and is not empty. Give another directory, leave --out away to get a numbered one, or go on with the run in it: "
-            f"`evenkeel train --resume {out}`."
+            f"--out {out} exists and is not empty. Give another directory, leave --out away to get a numbered one, or go on "
+            f"with the run in it: `evenkeel train --resume {out}`."
         )
     out.mkdir(parents=True, exist_ok=True)
     _require_writable(out)

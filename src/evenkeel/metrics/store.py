@@ -31,7 +31,8 @@ class RunStore(RunView):
         """Open or create the database file at `path` (DIR/run.db)."""
         super().__init__(path, open_for_writing(path))
         if not has_write_ahead_log(self._connection) and not self.steps():
-            self.record_event(Event("journal", "No write-ahead log on this file system: readers may hold the trainer up for a moment."))
+            message = "No write-ahead log on this file system: readers may hold the trainer up for a moment."
+            self.record_event(Event("journal", message))
 
     def set_facts(self, facts: Mapping[str, Any]) -> None:
         """Set or replace facts about the run; values are JSON."""
@@ -44,7 +45,8 @@ class RunStore(RunView):
         with transaction(self._connection, self.path):
             row = (record.step, record.epoch, time.time(), dump(record.metrics))
             self._connection.execute("INSERT INTO steps VALUES (?, ?, ?, ?)", row)
-            self._insert_samples([credited.group.task for credited in groups], train_sample_rows(record.epoch, record.step, groups))
+            tasks = [credited.group.task for credited in groups]
+            self._insert_samples(tasks, train_sample_rows(record.epoch, record.step, groups))
             self._insert_events(events)
 
     def record_epoch(
@@ -63,7 +65,8 @@ class RunStore(RunView):
                 rows = [(record.epoch, kind, score.task_id, dump(score.rewards), dump(score.test_shares)) for score in of_kind]
                 self._connection.executemany("INSERT INTO task_scores VALUES (?, ?, ?, ?, ?)", rows)
             for kind, of_kind in (groups or {}).items():
-                self._insert_samples([group.task for group in of_kind], evaluation_sample_rows(kind, record.epoch, record.step, of_kind))
+                rows = evaluation_sample_rows(kind, record.epoch, record.step, of_kind)
+                self._insert_samples([group.task for group in of_kind], rows)
             self._insert_events(events)
 
     def record_event(self, event: Event) -> None:
@@ -112,5 +115,5 @@ class RunStore(RunView):
 
     def _insert_events(self, events: Sequence[Event]) -> None:
         now = time.time()
-        rows = [(now if event.time is None else event.time, event.step, event.kind, event.message, dump(event.data)) for event in events]
+        rows = [(event.time or now, event.step, event.kind, event.message, dump(event.data)) for event in events]
         self._connection.executemany("INSERT INTO events (time, step, kind, message, data) VALUES (?, ?, ?, ?, ?)", rows)

@@ -145,5 +145,6 @@ def _diversity(group: ScoredGroup):
 
 def _added(one: Any, other: Any) -> Any:
     if isinstance(one, Mapping):
-        return {key: one[key] + other[key] if key in one and key in other else one.get(key, other.get(key)) for key in {**one, **other}}
+        shared = {key: one[key] + other[key] for key in one if key in other}
+        return {**one, **other, **shared}
     return one + other

@@ -28,7 +28,8 @@ class RunView:
         return {key: json.loads(value) for key, value in self._rows("SELECT key, value FROM run ORDER BY key")}
 
     def steps(self, epoch: int | None = None) -> list[StepRecord]:
-        rows = self._rows("SELECT step, epoch, metrics FROM steps WHERE :epoch IS NULL OR epoch = :epoch ORDER BY step", {"epoch": epoch})
+        query = "SELECT step, epoch, metrics FROM steps WHERE :epoch IS NULL OR epoch = :epoch ORDER BY step"
+        rows = self._rows(query, {"epoch": epoch})
         return [StepRecord(step, in_epoch, json.loads(metrics)) for step, in_epoch, metrics in rows]
 
     def epochs(self) -> list[EpochRecord]:
@@ -42,7 +43,8 @@ class RunView:
 
     def score_epochs(self, kind: str = "validation") -> list[int]:
         """Epochs that have task scores of this kind, rising."""
-        return [epoch for (epoch,) in self._rows("SELECT DISTINCT epoch FROM task_scores WHERE kind = ? ORDER BY epoch", (kind,))]
+        query = "SELECT DISTINCT epoch FROM task_scores WHERE kind = ? ORDER BY epoch"
+        return [epoch for (epoch,) in self._rows(query, (kind,))]
 
     def score_kinds(self) -> list[str]:
         return [kind for (kind,) in self._rows("SELECT DISTINCT kind FROM task_scores ORDER BY kind")]
@@ -57,7 +59,9 @@ class RunView:
 
     def sample_epochs(self, kind: str = "train", task_id: str | None = None) -> list[int]:
         """Epochs that have stored answers of this kind (and task), rising."""
-        query = "SELECT DISTINCT epoch FROM samples WHERE kind = :kind AND (:task_id IS NULL OR task_id = :task_id) ORDER BY epoch"
+        query = (
+            "SELECT DISTINCT epoch FROM samples WHERE kind = :kind AND (:task_id IS NULL OR task_id = :task_id) ORDER BY epoch"
+        )
         return [epoch for (epoch,) in self._rows(query, {"kind": kind, "task_id": task_id})]
 
     def prompts(self) -> dict[str, str]:
