@@ -43,7 +43,11 @@ class KlInReward:
 
 
 def credit(
-    groups: Sequence[ScoredGroup], settings: CreditSettings, *, uses_advantages: bool = True, kl_in_reward: KlInReward | None = None
+    groups: Sequence[ScoredGroup],
+    settings: CreditSettings,
+    *,
+    uses_advantages: bool = True,
+    kl_in_reward: KlInReward | None = None,
 ) -> list[CreditedGroup]:
     """Give every sample its advantage and decide which samples train.
 
@@ -240,7 +244,9 @@ def _rewards_for_advantages(
 ) -> list[float | None]:
     """Length N; None where the sample was not scored."""
     rewards = [
-        None if sample.reward is None else sample.reward + sample.bonus - settings.overlong_penalty * sample.completion.truncated
+        None
+        if sample.reward is None
+        else sample.reward + sample.bonus - (settings.overlong_penalty if sample.completion.truncated else 0.0)
         for sample in group.samples
     ]
     if kl_in_reward is None:

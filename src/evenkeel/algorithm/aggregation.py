@@ -40,7 +40,8 @@ class LossInputs:
 
     def __post_init__(self):
         shape = self.logprobs_BC.shape
-        assert self.old_logprobs_BC.shape == shape and self.mask_BC.shape == shape, (self.old_logprobs_BC.shape, self.mask_BC.shape, shape)
+        assert self.old_logprobs_BC.shape == shape, (self.old_logprobs_BC.shape, shape)
+        assert self.mask_BC.shape == shape, (self.mask_BC.shape, shape)
         assert self.advantages_B.shape == shape[:1], (self.advantages_B.shape, shape)
         assert self.step_sequences >= 1 and self.step_tokens >= 1 and self.max_new_tokens >= 1
 

@@ -108,9 +108,10 @@ class Curriculum:
     def restore(self, state: dict[str, Any]) -> None:
         """Take a saved state. What it says about tasks that are not here any more is left out; when the order of the epoch
         under way does not fit the tasks, it is drawn anew."""
-        self._failures = {task_id: value for task_id, value in state["failures"].items() if task_id in self._tasks}
-        self._samples = {task_id: value for task_id, value in state["samples"].items() if task_id in self._tasks}
-        self._first_estimates = {task_id: value for task_id, value in state["first_estimates"].items() if task_id in self._tasks}
+        self._failures, self._samples, self._first_estimates = (
+            {task_id: value for task_id, value in state[name].items() if task_id in self._tasks}
+            for name in ("failures", "samples", "first_estimates")
+        )
         self._drawn_epoch = state["drawn_epoch"]
         self._drawn_ids = list(state["drawn_ids"])
 

@@ -22,7 +22,8 @@ def batch_of(*rows):
 
 def credited(prompt_ids, completions, advantages, trains):
     samples = tuple(
-        ScoredSample(Completion(tuple(ids), (-0.5,) * len(ids), "", False), "", Verdict(Outcome.PASSED, 1, 1), (), 1.0) for ids in completions
+        ScoredSample(Completion(tuple(ids), (-0.5,) * len(ids), "", False), "", Verdict(Outcome.PASSED, 1, 1), (), 1.0)
+        for ids in completions
     )
     return CreditedGroup(ScoredGroup(Task("t", "", "f"), tuple(prompt_ids), samples), tuple(advantages), tuple(trains), True)
 
@@ -72,7 +73,8 @@ lengths = st.lists(st.tuples(st.integers(1, 4), st.integers(1, 6)), min_size=1, 
 @settings(max_examples=30, deadline=None)
 @given(lengths=lengths, size=st.integers(1, 13))
 def test_every_row_comes_back_whole_from_any_split(lengths, size):
-    rows = [row(range(100 * i, 100 * i + p), range(100 * i + 50, 100 * i + 50 + c)) for i, (p, c) in enumerate(lengths, start=1)]
+    starts = range(100, 100 * len(lengths) + 1, 100)
+    rows = [row(range(i, i + p), range(i + 50, i + 50 + c)) for i, (p, c) in zip(starts, lengths, strict=True)]
     micros = batch_of(*rows).micro_batches(size)
     seen = {}
     for micro in micros:
