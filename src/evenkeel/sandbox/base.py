@@ -25,6 +25,24 @@ class Job:
 
 
 @dataclass(frozen=True)
+class Limits:
+    """What one program may use.
+
+    >>> Limits(timeout_s=2.0, cpu_s=2, memory_mb=512, output_kb=1024).memory_mb
+    512
+    """
+
+    timeout_s: float
+    """Wall clock for the program and all its tests together, kept by the trainer."""
+    cpu_s: int
+    """CPU seconds, kept by the kernel."""
+    memory_mb: int
+    """Address space, kept by the kernel."""
+    output_kb: int
+    """Answers and prints together, counted by the trainer."""
+
+
+@dataclass(frozen=True)
 class CodeFacts:
     """What parsing alone says about a program; nothing here was executed.
 
@@ -44,7 +62,7 @@ class CodeFacts:
     num_statements: int = 0
     """All statements but docstrings, nested ones included."""
     num_repeated_statements: int = 0
-    """Statements that occur literally a second, third... time in the same block list of the program."""
+    """Simple statements (no compound, return or pass) that occur literally a second, third... time in the program."""
     num_functions: int = 0
     num_parameters: int = 0
     """Of all functions."""
@@ -68,7 +86,7 @@ class CodeFacts:
     num_short_names: int = 0
     """Names of one character, other than _ and loop counters i, j, k."""
     num_unused_names: int = 0
-    """Names bound inside a function or imported and never read; _ not counted."""
+    """Variables, parameters and imports that nothing in the program reads; _ not counted."""
     num_calls: int = 0
     num_bare_excepts: int = 0
     """`except:` without a type."""

@@ -40,7 +40,8 @@ def program_of(task: Task, completion_text: str) -> str | None:
     code = _fenced_code(completion_text, task.entry_point)
     if not code.strip():
         return None
-    if defines(code, task.entry_point):
+    starts_indented = code.lstrip("\r\n")[:1].isspace()  # a body that goes on from the prompt's def, whatever it defines later
+    if defines(code, task.entry_point) and not starts_indented:
         return preamble_of(task.prompt, task.entry_point) + code
     return task.prompt + code
 
