@@ -73,12 +73,12 @@ def kl_term(inputs: LossInputs, reference_logprobs_BC: Tensor, estimator: str, a
     """
     if estimator == "k1":
         raise UsageError(
-            "`rlaif.kl_estimator: k1` has no gradient in expectation when it is part of the loss: it would add noise and hold "
-            "nothing. Choose k2 or k3, or `rlaif.kl_placement: reward`."
+            "`rlaif.kl_estimator: k1` has no gradient in expectation when it is part of the loss: it would add noise and "
+            "hold nothing. Choose k2 or k3, or `rlaif.kl_placement: reward`."
         )
     # On padding both sides are 0, so that infinities there reach neither the value nor the gradient
-    values_BC = KL_ESTIMATORS[estimator](masked(inputs.logprobs_BC, inputs), masked(reference_logprobs_BC.detach(), inputs))
-    return aggregate(values_BC, inputs)
+    policy_BC, base_BC = masked(inputs.logprobs_BC, inputs), masked(reference_logprobs_BC.detach(), inputs)
+    return aggregate(KL_ESTIMATORS[estimator](policy_BC, base_BC), inputs)
 
 
 class KlController:
