@@ -100,7 +100,8 @@ class KlController:
         if target_kl is not None and kl_penalty <= 0:
             raise UsageError(
                 f"`rlaif.target_kl` is {target_kl}, but `rlaif.kl_penalty` is {kl_penalty}: the controller multiplies the "
-                "penalty and cannot move it from 0. Give `rlaif.kl_penalty` a start, for example 0.05, or remove `rlaif.target_kl`."
+                "penalty and cannot move it from 0. Give `rlaif.kl_penalty` a start, for example 0.05, or "
+                "remove `rlaif.target_kl`."
             )
         self.kl_penalty = kl_penalty
         """Of the next step."""
