@@ -194,10 +194,10 @@ _BEHAVIOUR = (
 )  # fmt: skip
 
 _COST = (
-    Metric("time/epoch_s", "s", "wall clock of the epoch, evaluation and checkpoints included", _CLOCK,
-           "After a resume it holds only what this process and the replayed part took.", "down", "epoch"),
-    Metric("time/step_s", "s", "wall clock of the step", _CLOCK,
-           "More than the sum of its phases: recording and checkpoints are in it.", "down", "step"),
+    Metric("time/epoch_s", "s", "sum of time/step_s over the epoch's steps + time/evaluation_s", _CLOCK,
+           "Without saving and recording between steps; after a resume, without what the crash cost.", "down", "epoch"),
+    Metric("time/step_s", "s", "wall clock of the step, from choosing its tasks to its metrics", _CLOCK,
+           "A little more than the sum of its phases.", "down", "step"),
     *(Metric(f"time/{phase}_s", "s", f"wall clock of {what}; epoch: sum", _CLOCK, "Moves with other load on the machine.",
              "down")
       for phase, what in (("rollout", "sampling"), ("reward", "sandbox and teacher"),
