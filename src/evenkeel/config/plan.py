@@ -57,15 +57,15 @@ class RunPlan:
     """Upper bound: every completion as long as it may be, and all extra tasks of dynamic sampling drawn."""
     prompt_tokens_per_epoch: int | None
     """Computed once per task, not per sample; None where the prompts are unknown."""
-    validation_tokens_per_epoch: int
-    """Upper bound, the greedy answers included."""
+    validation_tokens_per_epoch: int | None
+    """Upper bound, the greedy answers included; None where the number of tasks is unknown."""
     memory: MemoryEstimate | None
     """None where the model's sizes are not known here."""
     findings: tuple[Finding, ...]
 
 
 def plan(
-    config: RunConfig, *, num_train_tasks: int, num_validation_tasks: int = 0, mean_prompt_tokens: float | None = None,
+    config: RunConfig, *, num_train_tasks: int, num_validation_tasks: int | None = None, mean_prompt_tokens: float | None = None,
     model_facts: ModelFacts | None = None,
 ) -> RunPlan:  # fmt: skip
     """Derive every figure of the run; contradictions are among `findings` and are not raised."""
@@ -75,11 +75,11 @@ def plan(
     settings, total = schedule_settings(config), length.total_steps
     warmup = warmup_steps(settings, total)
     draws = config.rlaif.num_samples_per_prompt * _tasks_drawn(config, num_train_tasks)
-    evaluation = config.evaluation
+    answers = config.evaluation.num_samples + config.evaluation.greedy
     memory = None
     if model_facts is not None:
         prompt_tokens = ASSUMED_PROMPT_TOKENS if mean_prompt_tokens is None else mean_prompt_tokens
-        memory = estimate_memory(config, model_facts, prompt_tokens=prompt_tokens, num_validation_tasks=num_validation_tasks)
+        memory = estimate_memory(config, model_facts, prompt_tokens=prompt_tokens, num_validation_tasks=num_validation_tasks or 0)
     return RunPlan(
         length=length,
         micro_batches_per_step=math.ceil(length.completions_per_step / config.training.batch_size),
@@ -89,7 +89,7 @@ def plan(
         peak_learning_rate=max(learning_rate_at(settings, step, total) for step in range(total)),
         sampled_tokens_per_epoch=draws * config.rlaif.max_new_tokens,
         prompt_tokens_per_epoch=None if mean_prompt_tokens is None else round(num_train_tasks * mean_prompt_tokens),
-        validation_tokens_per_epoch=num_validation_tasks * (evaluation.num_samples + evaluation.greedy) * config.rlaif.max_new_tokens,
+        validation_tokens_per_epoch=None if num_validation_tasks is None else num_validation_tasks * answers * config.rlaif.max_new_tokens,
         memory=memory,
         findings=tuple(findings(config, length)),
     )
