@@ -276,6 +276,8 @@ class UpdateReport:
     applied: bool = True
     """False: the step was dropped (nothing to train on, or not finite); the weights are as before."""
     dropped_reason: str = ""
+    nonfinite: bool = False
+    """With `applied: False`: loss or gradient was not finite. Otherwise there was nothing to train on."""
     micro_batch_size: int = 0
     """Completions per micro-batch that were used; smaller than training.batch_size after an out-of-memory."""
 

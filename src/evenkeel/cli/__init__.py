@@ -44,7 +44,9 @@ COMMANDS = {
     "plan": CommandEntry("evenkeel.cli.plan", "plan", "What a configuration will really do, and where it errs."),
     "score": CommandEntry("evenkeel.cli.score", "score", "Rewards for given completions, without training."),
     "eval": CommandEntry("evenkeel.cli.evaluate", "evaluate", "Unbiased pass@k of a model or a run."),
-    "samples": CommandEntry("evenkeel.cli.samples", "samples", "Read what the student writes: the best, the worst, what changed."),
+    "samples": CommandEntry(
+        "evenkeel.cli.samples", "samples", "Read what the student writes: the best, the worst, what changed."
+    ),
     "compare": CommandEntry("evenkeel.cli.compare", "compare", "Two runs, paired by task."),
     "export": CommandEntry("evenkeel.cli.export", "export", "A plain transformers model, or the metrics as JSONL or CSV."),
     "sandbox": CommandEntry("evenkeel.cli.sandbox", "sandbox", "Which isolation this machine gives, and what it withstands."),
@@ -94,7 +96,9 @@ def _show_version(asked: bool) -> None:
 
 @app.callback()
 def evenkeel(
-    version: Annotated[bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
 ) -> None:
     """Train code models with reinforcement learning from AI feedback, and keep the training on an even keel."""
 

@@ -26,7 +26,9 @@ LETTERS_PER_TOKEN = 3.0
 
 def plan(
     config: Annotated[Path | None, typer.Argument(help="YAML file; without one, the embedded default.")] = None,
-    set_: Annotated[list[str] | None, typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Change a setting; repeatable.")] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Change a setting; repeatable.")
+    ] = None,
     tasks: Annotated[int | None, typer.Option(min=1, help="Plan for so many train tasks instead of reading the data.")] = None,
     json: Annotated[bool, typer.Option("--json", help="One JSON object, for programs.")] = False,
 ) -> None:
@@ -55,10 +57,16 @@ def _plan(config: RunConfig, num_tasks: int | None) -> RunPlan:
         from evenkeel.config.memory import find_model_facts
         from evenkeel.config.plan import plan as plan_run
 
-        return plan_run(config, num_train_tasks=min(num_tasks, limit or num_tasks), model_facts=find_model_facts(config.model.name))
+        return plan_run(
+            config, num_train_tasks=min(num_tasks, limit or num_tasks), model_facts=find_model_facts(config.model.name)
+        )
     from evenkeel.tasks.load import load_tasks
 
-    arguments: dict[str, Any] = {"skip_bad_rows": config.data.skip_bad_rows, "seed": config.training.seed, "allow_custom_code": True}
+    arguments: dict[str, Any] = {
+        "skip_bad_rows": config.data.skip_bad_rows,
+        "seed": config.training.seed,
+        "allow_custom_code": True,
+    }
     train = load_tasks(config.data.train, limit=limit, **arguments).tasks
     validation = ()
     if config.data.validation is not None:
@@ -170,5 +178,7 @@ def _rates(config: RunConfig, run_plan: RunPlan) -> Table:
     for heading in ("epoch", "optimizer steps done", "applied in the last step", "the schedule goes on with"):
         table.add_column(heading, justify="right")
     for epoch in run_plan.epochs:
-        table.add_row(str(epoch.epoch), str(epoch.steps_done), f"{epoch.last_learning_rate:.3g}", f"{epoch.next_learning_rate:.3g}")
+        table.add_row(
+            str(epoch.epoch), str(epoch.steps_done), f"{epoch.last_learning_rate:.3g}", f"{epoch.next_learning_rate:.3g}"
+        )
     return table

@@ -36,5 +36,9 @@ def refuse_impossible(config: RunConfig) -> None:
     """Raise a UsageError that lists every contradiction of the configuration."""
     messages = list(impossible(config))
     if messages:
-        heading = "The configuration cannot run:" if len(messages) == 1 else f"The configuration cannot run, for {len(messages)} reasons:"
+        heading = (
+            "The configuration cannot run:"
+            if len(messages) == 1
+            else f"The configuration cannot run, for {len(messages)} reasons:"
+        )
         raise UsageError("\n  - ".join([heading, *messages]))

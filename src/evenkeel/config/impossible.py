@@ -209,7 +209,10 @@ MEANINGLESS = (
         "set `rlaif.advantage: none`",
     ),
     Meaningless(
-        ("rlaif.top_k_samples",), lambda c: c.rlaif.train_on != "top_k", "`rlaif.train_on` is not `top_k`", "set `rlaif.train_on: top_k`"
+        ("rlaif.top_k_samples",),
+        lambda c: c.rlaif.train_on != "top_k",
+        "`rlaif.train_on` is not `top_k`",
+        "set `rlaif.train_on: top_k`",
     ),
     Meaningless(
         ("rlaif.kl_estimator", "rlaif.kl_placement", "rlaif.target_kl"),

@@ -107,7 +107,9 @@ def _parse_override(override: str) -> dict[str, Any]:
     key, equals, text = override.partition("=")
     parts = _split_path(key.strip())
     if not equals or not all(parts) or len(parts) < 2:
-        raise UsageError(f"`--set {override}` is not of the form section.key=value. Write for example: --set training.learning_rate=5e-6")
+        raise UsageError(
+            f"`--set {override}` is not of the form section.key=value. Write for example: --set training.learning_rate=5e-6"
+        )
     value = parse_yaml(text, f"`--set {override}`")
     for part in reversed(parts):
         value = {part: value}

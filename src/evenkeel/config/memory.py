@@ -165,10 +165,10 @@ def _trainable_bytes(config: RunConfig, facts: ModelFacts, width: int) -> float:
 def _update_bytes(config: RunConfig, facts: ModelFacts, width: int, prompt_tokens: float) -> float:
     """What the backward pass of one micro-batch keeps.
 
-        per token and layer: width * (4 H + 2 h_q d + 2 h_kv d + 4 I)       norms in and out; q and attention; k, v; the gated MLP
-        below float32 also:  16 H for the norms, and with LoRA 4 * (5 H + h_q d + I): each adapter casts its own input
-        with checkpointing:  width * H per layer, and one whole layer
-        logits:              LOGIT_COPIES * 4 * completion tokens * V
+    per token and layer: width * (4 H + 2 h_q d + 2 h_kv d + 4 I)       norms in and out; q and attention; k, v; the gated MLP
+    below float32 also:  16 H for the norms, and with LoRA 4 * (5 H + h_q d + I): each adapter casts its own input
+    with checkpointing:  width * H per layer, and one whole layer
+    logits:              LOGIT_COPIES * 4 * completion tokens * V
     """
     hidden, queries, keys = facts.hidden_size, facts.num_heads * facts.head_dim, facts.num_kv_heads * facts.head_dim
     layer = width * (4 * hidden + 2 * queries + 2 * keys + 4 * facts.intermediate_size)
@@ -186,4 +186,12 @@ def _sampling_bytes(config: RunConfig, facts: ModelFacts, width: int, prompt_tok
     samples = config.rlaif.num_samples_per_prompt
     wanted = max(tasks_per_rollout(config) * samples, num_validation_tasks * config.evaluation.num_samples)
     rows = max(samples, min(wanted, DECODED_ROWS))
-    return rows * (prompt_tokens + config.rlaif.max_new_tokens) * facts.num_layers * 2 * facts.num_kv_heads * facts.head_dim * width
+    return (
+        rows
+        * (prompt_tokens + config.rlaif.max_new_tokens)
+        * facts.num_layers
+        * 2
+        * facts.num_kv_heads
+        * facts.head_dim
+        * width
+    )

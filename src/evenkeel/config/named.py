@@ -34,7 +34,8 @@ def named_object(named: str, *, setting: str, allowed: bool) -> Any:
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
             raise  # the module is there; something that it imports is not
-        raise UsageError(f"`{setting}` is `{named}`, but there is no module `{error.name}` in {os.getcwd()} or installed.") from None
+        where = f"in {os.getcwd()} or installed"
+        raise UsageError(f"`{setting}` is `{named}`, but there is no module `{error.name}` {where}.") from None
     if not hasattr(module, attribute):
         raise UsageError(f"`{setting}` is `{named}`, but the module `{module_name}` ({module.__file__}) has no `{attribute}`.")
     return getattr(module, attribute)

@@ -1,6 +1,6 @@
 """What a configuration will really do, before it does it: steps, learning rates, tokens, memory, contradictions.
 
-    RunConfig + number of tasks -> RunPlan        torch-free; the trainer counts with the same functions
+RunConfig + number of tasks -> RunPlan        torch-free; the trainer counts with the same functions
 """
 
 from __future__ import annotations
@@ -79,7 +79,9 @@ def plan(
     memory = None
     if model_facts is not None:
         prompt_tokens = ASSUMED_PROMPT_TOKENS if mean_prompt_tokens is None else mean_prompt_tokens
-        memory = estimate_memory(config, model_facts, prompt_tokens=prompt_tokens, num_validation_tasks=num_validation_tasks or 0)
+        memory = estimate_memory(
+            config, model_facts, prompt_tokens=prompt_tokens, num_validation_tasks=num_validation_tasks or 0
+        )
     return RunPlan(
         length=length,
         micro_batches_per_step=math.ceil(length.completions_per_step / config.training.batch_size),
@@ -89,7 +91,9 @@ def plan(
         peak_learning_rate=max(learning_rate_at(settings, step, total) for step in range(total)),
         sampled_tokens_per_epoch=draws * config.rlaif.max_new_tokens,
         prompt_tokens_per_epoch=None if mean_prompt_tokens is None else round(num_train_tasks * mean_prompt_tokens),
-        validation_tokens_per_epoch=None if num_validation_tasks is None else num_validation_tasks * answers * config.rlaif.max_new_tokens,
+        validation_tokens_per_epoch=None
+        if num_validation_tasks is None
+        else num_validation_tasks * answers * config.rlaif.max_new_tokens,
         memory=memory,
         findings=tuple(findings(config, length)),
     )

@@ -41,8 +41,8 @@ class ModelSettings(Section):
 class DataSettings(Section):
     """Tasks. Each file is JSONL in our format, HumanEval or MBPP as published, or `hf:NAME[:SPLIT]`."""
 
-    train: str = Field("embedded", description="`embedded`, a path, `hf:NAME[:SPLIT]`, or `module:name` of a TaskSource.")
-    validation: str | None = Field("embedded", description="Held-out tasks, evaluated after every epoch; null: none.")
+    train: str = Field("embedded:train", description="`embedded:train`, a path, `hf:NAME[:SPLIT]`, or `module:name` of a TaskSource.")
+    validation: str | None = Field("embedded:validation", description="Held-out tasks, evaluated after every epoch; null: none.")
     max_train_samples: int | None = Field(None, ge=1, description="Use at most so many train tasks (the first ones after the seeded shuffle).")
     max_validation_samples: int | None = Field(None, ge=1, description="Use at most so many validation tasks.")
     skip_bad_rows: bool = Field(False, description="Go on without the rows that are not valid tasks, counting them.")
@@ -82,7 +82,7 @@ class TrainingSettings(Section):
     num_threads: int | None = Field(None, ge=1, description="CPU threads of torch; null: the physical cores. Stored in checkpoints: bit-exact resume needs the same.")
     early_stopping: EarlyStoppingSettings = Field(default_factory=EarlyStoppingSettings)
     checkpoint_every_steps: int | None = Field(10, ge=1, description="Besides the one at each epoch's end; null: epochs only.")
-    keep_checkpoints: int = Field(3, ge=1, description="Last so many, and the best, are kept.")
+    keep_checkpoints: int = Field(5, ge=1, description="The last so many at epochs' ends are kept, and the best, and the newest two of any step.")
     max_bad_steps: int = Field(3, ge=1, description="Stop after so many steps in a row that were not finite or had nothing to train on.")
 
 

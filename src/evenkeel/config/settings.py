@@ -62,7 +62,7 @@ def is_switch(section: type[BaseModel] | None) -> bool:
 def describe(field: FieldInfo) -> str:
     """What the field accepts, in words: `a number, greater than 0, at most 1`."""
     bounds = [
-        words.format(f"{getattr(item, name):g}") for item in field.metadata for name, words in BOUNDS.items() if hasattr(item, name)
+        words.format(getattr(item, name)) for item in field.metadata for name, words in BOUNDS.items() if hasattr(item, name)
     ]
     return ", ".join([" or ".join(_words(choice) for choice in _choices(field.annotation)), *bounds])
 

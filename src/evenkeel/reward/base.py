@@ -22,8 +22,8 @@ class Submission:
     It holds nothing that is not a function of the task and the text, because a grade is stored and reused by these two.
 
     >>> from evenkeel.records import Outcome
-    >>> answer = "    return x + 1\\n"
-    >>> Submission(Task("inc", "def inc(x):\\n", "inc"), answer, "def inc(x):\\n" + answer, Verdict(Outcome.PASSED, 4, 4)).verdict.share
+    >>> task, answer = Task("inc", "def inc(x):\\n", "inc"), "    return x + 1\\n"
+    >>> Submission(task, answer, task.prompt + answer, Verdict(Outcome.PASSED, 4, 4)).verdict.share
     1.0
     """
 

@@ -12,9 +12,9 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
+from evenkeel.codec import to_tree
 from evenkeel.records import Grade, Task
 from evenkeel.reward.base import Reward
-from evenkeel.sandbox.codec import to_tree
 
 
 class GradeBook(Protocol):

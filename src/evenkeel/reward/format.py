@@ -29,7 +29,7 @@ class FormatReward:
 
     def _part(self, submission: Submission) -> RewardPart:
         if not submission.verdict.scored:
-            return RewardPart(self.name, self.weight, "unscored", reason="the sandbox failed, so nobody knows whether the answer parses")
+            return RewardPart(self.name, self.weight, "unscored", reason="the sandbox failed: nobody knows whether it parses")
         is_code = submission.verdict.outcome is not Outcome.PARSE_ERROR
         well_formed = is_code and count_fence_lines(submission.completion_text) in (0, 2)
         return RewardPart(self.name, self.weight, "scored", float(well_formed))

@@ -162,7 +162,7 @@ def _expect_a_working_sandbox(verdicts: Sequence[Verdict]) -> None:
     failed = [verdict for verdict in verdicts if not verdict.scored]
     if 2 * len(failed) > len(verdicts):
         raise RunError(
-            f"The sandbox could not run {len(failed)} of {len(verdicts)} programs of this batch; the first one: {failed[0].detail}\n"
+            f"The sandbox could not run {len(failed)} of {len(verdicts)} programs of a batch; the first: {failed[0].detail}\n"
             "This is a failure of the machine or of evenkeel, not of the answers, so nothing was scored as 0. "
             "Run `evenkeel sandbox` to see what is missing, free memory and disk, or lower sandbox.workers."
         )
@@ -176,16 +176,20 @@ def _checked(reward: Reward, graded: list[list[RewardPart]], count: int) -> list
             "`grade` must return one list of parts for each submission, in the same order."
         )
     for part in (part for parts in graded for part in parts):
-        if part.status not in ("scored", "unscored"):
-            raise UsageError(f"The reward `{reward.name}` gave its part `{part.name}` the status {part.status!r}; use `scored` or `unscored`.")
-        if not 0 <= part.weight < float("inf"):
-            raise UsageError(f"The reward `{reward.name}` gave its part `{part.name}` the weight {part.weight!r}; it must be 0 or more.")
-        if part.status == "scored" and not (isinstance(part.value, (int, float)) and 0 <= part.value <= 1):
-            raise UsageError(
-                f"The reward `{reward.name}` gave its part `{part.name}` the value {part.value!r}; it must lie between 0 and 1. "
-                "What could not be judged is RewardPart(..., status='unscored', reason=...)."
-            )
+        problem = _problem_of(part)
+        if problem:
+            raise UsageError(f"The reward `{reward.name}` gave its part `{part.name}` {problem}")
     return graded
+
+
+def _problem_of(part: RewardPart) -> str | None:
+    if part.status not in ("scored", "unscored"):
+        return f"the status {part.status!r}; it must be `scored` or `unscored`."
+    if not 0 <= part.weight < float("inf"):
+        return f"the weight {part.weight!r}; it must be 0 or more."
+    if part.status == "scored" and not (isinstance(part.value, (int, float)) and 0 <= part.value <= 1):
+        return f"the value {part.value!r}; it must lie between 0 and 1, and what could not be judged has the status `unscored`."
+    return None
 
 
 def _expect_different_names(parts: Sequence[RewardPart]) -> None:

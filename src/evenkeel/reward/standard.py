@@ -33,15 +33,17 @@ def rewards_of(settings: ScoreSettings, *, allow_custom_code: bool) -> tuple[Rew
             rewards.append(_own_reward(named, weight, allow_custom_code=allow_custom_code))
     if not rewards:
         raise UsageError(
-            "All weights of the reward are 0 (reward.tests, reward.teacher, reward.format, reward.custom), so no answer is worth "
-            "anything. Give at least one a weight, such as `reward.tests: 0.7`."
+            "All weights of the reward are 0 (reward.tests, reward.teacher, reward.format, reward.custom), so no answer is "
+            "worth anything. Give at least one a weight, such as `reward.tests: 0.7`."
         )
     return tuple(rewards)
 
 
 def _checked_rubric(rubric: dict[str, float]) -> dict[str, float]:
     if sum(rubric.values()) <= 0:
-        raise UsageError("All of teacher.weights are 0 while reward.teacher is not. Give a dimension a weight, or set `reward.teacher: 0`.")
+        raise UsageError(
+            "All of teacher.weights are 0 while reward.teacher is not. Give a dimension a weight, or set `reward.teacher: 0`."
+        )
     return rubric
 
 
@@ -53,9 +55,13 @@ def _expect_weight(named: str, weight: float) -> None:
 def _own_reward(named: str, weight: float, *, allow_custom_code: bool) -> Reward:
     make = named_object(named, setting="reward.custom", allowed=allow_custom_code)
     if not callable(make):
-        raise UsageError(f"`{named}` in reward.custom is {type(make).__name__}, and must be a class or function that takes the weight.")
+        raise UsageError(
+            f"`{named}` in reward.custom is a {type(make).__name__}; it must be a class or a function that takes the weight."
+        )
     reward = make(weight)
     missing = [member for member in ("name", "weight", "needs_facts", "grade") if not hasattr(reward, member)]
     if missing:
-        raise UsageError(f"`{named}({weight})` has no `{missing[0]}`. A reward has name, weight, needs_facts and grade(submissions).")
+        raise UsageError(
+            f"The reward `{named}` has no `{missing[0]}`. A reward has name, weight, needs_facts and grade(submissions)."
+        )
     return reward

@@ -19,7 +19,8 @@ class TestsReward:
 
     A verdict that is a failure of ours is unscored.
 
-    >>> TestsReward(0.7).value(Verdict(Outcome.WRONG_ANSWER, 3, 4)), TestsReward(0.7, "all").value(Verdict(Outcome.WRONG_ANSWER, 3, 4))
+    >>> verdict = Verdict(Outcome.WRONG_ANSWER, tests_passed=3, tests_total=4)
+    >>> TestsReward(0.7).value(verdict), TestsReward(0.7, "all").value(verdict)
     (0.75, 0.0)
     """
 

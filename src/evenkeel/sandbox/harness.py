@@ -47,15 +47,17 @@ _DEVNULL = os.open(os.devnull, os.O_RDONLY)
 def main(config):
     control = socket.socket(fileno=config["control_fd"])
     isolation.die_with_parent()
+    for name in _PRELOADED:  # while the interpreter's library can be read for certain
+        __import__(name)
     report = isolation.enter(config["uid"])
     if report["fork_needed"] and (init := os.fork()):
         control.close()
         isolation.seal(config["uid"])
         os._exit(os.waitstatus_to_exitcode(os.waitpid(init, 0)[1]) & 0xFF)
     isolation.seal(config["uid"])
-    for name in _PRELOADED:
-        __import__(name)
     _warm_up()
+    known_by_trying = report["layers"] if _cannot_fork(config) else report["missing"]
+    known_by_trying.append("process limit" if known_by_trying is report["layers"] else "process limit: a program can start others")
     control.sendall(json.dumps({key: report[key] for key in ("layers", "missing", "uid")}).encode() + b"\n")
     _serve_commands(control, config)
 
@@ -95,6 +97,18 @@ def _end(child):
     except (ProcessLookupError, ChildProcessError, PermissionError):
         pass  # nobody was left: the usual case
     return {"status": os.waitstatus_to_exitcode(status), "cpu_s": usage.ru_utime + usage.ru_stime}
+
+
+def _cannot_fork(config):
+    """Whether the limit on processes holds for a child: the kernel exempts its real root, also under another name."""
+    probe = os.fork()
+    if probe == 0:
+        _limit(config)
+        try:
+            os._exit(int(os.fork() >= 0))
+        except OSError:
+            os._exit(7)
+    return os.waitstatus_to_exitcode(os.waitpid(probe, 0)[1]) == 7
 
 
 def _warm_up():

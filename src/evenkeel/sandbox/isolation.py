@@ -50,7 +50,8 @@ def enter(uid):
         else:
             layers.append(name)
     layers.append("non-root uid")
-    return {"layers": layers, "missing": missing, "uid": uid if is_root else os.getuid(), "fork_needed": "pid namespace" in layers}
+    in_effect = uid if is_root else os.getuid()
+    return {"layers": layers, "missing": missing, "uid": in_effect, "fork_needed": "pid namespace" in layers}
 
 
 def seal(uid):
@@ -111,9 +112,10 @@ def _mount(source, target, kind, flags, options=""):
 def _private_root():
     """A read-only root that holds the interpreter's library and the system's shared libraries, and nothing of the user's."""
     sources = _runtime_paths()
-    root = next(
-        point for point in _MOUNT_POINTS if os.path.isdir(point) and not any(path.startswith(point + "/") for path in sources)
-    )
+    free = [point for point in _MOUNT_POINTS if os.path.isdir(point) and not any(path.startswith(point + "/") for path in sources)]
+    if not free:
+        raise OSError(f"none of {', '.join(_MOUNT_POINTS)} can carry it")
+    root = free[0]
     _unshare(_NEWNS)
     _mount("none", "/", None, _REC | _PRIVATE)
     _mount("none", root, "tmpfs", _NOSUID | _NODEV, "size=1m,mode=755")

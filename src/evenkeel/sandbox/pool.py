@@ -84,7 +84,9 @@ class Pool:
         return self._share_out(programs, lambda worker, batch: worker.inspect(batch), batch_size=32)
 
     def close(self) -> None:
-        """Kill the zygotes, and with them all that they started."""
+        """Kill the zygotes, and with them all that they started. Closing twice is fine."""
+        if self._closing.is_set():
+            return
         self._closing.set()
         for worker in self._workers:
             worker.kill()
@@ -201,6 +203,8 @@ def _isolation(report: dict) -> Isolation:
     reasons = []
     if "pid namespace" not in layers:
         reasons.append("without a PID namespace a program can see and signal other processes")
+    if "process limit" not in layers:
+        reasons.append("without a limit on processes a program can start others without end")
     if report["uid"] == 0:
         reasons.append("programs would run as root")
     return Isolation(layers, tuple(report["missing"]), report["uid"], bool(reasons), "; ".join(reasons))

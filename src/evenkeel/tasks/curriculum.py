@@ -46,6 +46,7 @@ class Curriculum:
     """
 
     def __init__(self, tasks: Sequence[Task], settings: CurriculumSettings):
+        self.tasks = tuple(tasks)
         self._tasks = {task.task_id: task for task in tasks}
         assert len(self._tasks) == len(tasks), "task ids must be unique"
         self._settings = settings

@@ -13,9 +13,11 @@ import hashlib
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.resources import as_file, files
 from typing import Any
 
 from evenkeel.records import Task, TestCase
+from evenkeel.tasks.jsonl import read_tasks
 from evenkeel.tasks.synthetic_parts import PARTS, Part
 
 VARIABLES = {"list": "xs", "text": "s", "words": "ws", "dict": "d", "number": "n"}
@@ -159,6 +161,12 @@ def make_task(task_id: str, steps: Composition, rng: random.Random) -> Task | No
     return Task(
         task_id, write_prompt(steps, cases[0]), "solve", cases=cases, difficulty=round(difficulty, 3), reference=write_body(steps)
     )
+
+
+def embedded_tasks(split: str) -> tuple[Task, ...]:
+    """The tasks that ship with the package: `train`, `validation` or `test`."""
+    with as_file(files("evenkeel.embedded") / "tasks" / f"{split}.jsonl.gz") as path:
+        return read_tasks(path).tasks
 
 
 def draw_tasks(split: str, count: int, seed: int) -> Iterator[Task]:

@@ -70,12 +70,13 @@ class OfflineTeacher:
         name = f"{self.name}/{dimension}"
         verdict, facts = submission.verdict, submission.facts
         if not verdict.scored:
-            return RewardPart(name, weight, "unscored", reason="the sandbox failed, so nobody knows what the answer is worth")
+            return RewardPart(name, weight, "unscored", reason="the sandbox failed: nobody knows whether it works")
         if dimension == "correctness" or verdict.share == 0:
             return RewardPart(name, weight, "scored", verdict.share)
         if facts is None or not facts.parses:
             return RewardPart(name, weight, "unscored", reason="the sandbox could not read a program that passed tests")
-        return RewardPart(name, weight, "scored", verdict.share * DIMENSIONS[dimension](submission.task, facts, submission.reference_facts))
+        value = DIMENSIONS[dimension](submission.task, facts, submission.reference_facts)
+        return RewardPart(name, weight, "scored", verdict.share * value)
 
 
 def quality(task: Task, facts: CodeFacts, reference: CodeFacts | None) -> float:

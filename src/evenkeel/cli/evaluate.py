@@ -1,0 +1,100 @@
+"""`evenkeel eval MODEL_OR_RUN --tasks F`: unbiased pass@k."""
+
+from __future__ import annotations
+
+import json as json_format
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from evenkeel.errors import UsageError
+
+if TYPE_CHECKING:
+    from evenkeel.config.schema import RunConfig
+    from evenkeel.metrics.pass_at_k import PassAtK
+    from evenkeel.train.checkpoint import Checkpoint
+
+
+def evaluate(
+    model: Annotated[str, typer.Argument(metavar="MODEL_OR_RUN", help="A run directory (its best checkpoint), a model, or `embedded`.")],
+    tasks: Annotated[str, typer.Option(help="As `data.train`: a file, hf:NAME, embedded:test.")] = "embedded:test",
+    samples: Annotated[int, typer.Option(min=1, help="Samples per task.")] = 8,
+    k: Annotated[list[int] | None, typer.Option("--k", min=1, help="Repeatable; without it 1 and the number of samples.")] = None,
+    temperature: Annotated[float, typer.Option(min=0.0, help="0 is greedy, which needs one sample.")] = 1.0,
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+    limit: Annotated[int | None, typer.Option(min=1, help="At most so many tasks.")] = None,
+    set_: Annotated[list[str] | None, typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Change a setting; repeatable.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="One JSON object, for programs.")] = False,
+) -> None:
+    """Sample answers to every task, run the tests, and estimate pass@k with a 95 % interval over tasks."""
+    samples = 1 if temperature == 0 else samples
+    wanted = sorted(set(k or [1, samples]))
+    if wanted[-1] > samples:
+        raise UsageError(f"--k is {wanted[-1]}, but there are {samples} samples per task, and pass@k needs at least k. Raise --samples.")
+    config, origin = _subject(model, set_ or [])
+    counts, share = _measure(config, origin, tasks, samples, temperature, seed, limit)
+    from evenkeel.metrics.pass_at_k import pass_at_k
+
+    _report([pass_at_k(counts, value) for value in wanted], share, json=json)
+
+
+def _subject(name: str, overrides: list[str]) -> tuple[RunConfig, Checkpoint | None]:
+    """A run's configuration and best checkpoint, or a plain model."""
+    from evenkeel.config.load import apply_overrides, load_config
+
+    if Path(name, "run.db").is_file():
+        from evenkeel.train.export import trained_checkpoint
+        from evenkeel.train.session import config_of
+
+        return apply_overrides(config_of(Path(name)), overrides), trained_checkpoint(Path(name))
+    return load_config(None, [f"model.name={name}", *overrides]), None
+
+
+def _measure(
+    config: RunConfig, origin: Checkpoint | None, source: str, samples: int, temperature: float, seed: int, limit: int | None
+) -> tuple[list[tuple[int, int]], float]:
+    """(samples, solved) of each task, and the mean share of tests passed."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from evenkeel.config.stages import evaluation_sampling
+    from evenkeel.distributed.world import World
+    from evenkeel.records import Outcome
+    from evenkeel.reward.score import Scorer
+    from evenkeel.reward.tests import TestsReward
+    from evenkeel.rollout.hf import HFEngine
+    from evenkeel.sandbox.pool import open_sandbox
+    from evenkeel.tasks.load import load_tasks
+    from evenkeel.train.build import policy_at, set_threads
+    from evenkeel.train.evaluate import evaluate as evaluate_tasks
+
+    chosen = load_tasks(source, limit=limit, seed=seed, allow_custom_code=True).tasks
+    set_threads(config.training.num_threads)
+    policy = policy_at(config, origin)
+    settings = evaluation_sampling(config, temperature=temperature, num_samples=samples)
+    with open_sandbox(config.sandbox) as sandbox, Progress(console=Console(stderr=True), transient=True) as progress:
+        bar = progress.add_task("evaluating", total=len(chosen))
+        scorer = Scorer(sandbox, (TestsReward(1.0, "share"),))
+        groups = evaluate_tasks(
+            HFEngine(policy), scorer, chosen, settings, seed=seed, world=World(cpu=policy.device.type == "cpu"),
+            on_progress=lambda count: progress.advance(bar, count),
+        )  # fmt: skip
+    verdicts = [[sample.verdict for sample in group.samples if sample.verdict.scored] for group in groups]
+    counts = [(len(found), sum(verdict.outcome is Outcome.PASSED for verdict in found)) for found in verdicts if len(found) == samples]
+    shares = [verdict.share for found in verdicts for verdict in found]
+    if len(counts) < len(chosen):
+        typer.echo(f"{len(chosen) - len(counts)} of {len(chosen)} tasks are left out: the sandbox could not run all their samples.", err=True)
+    return counts, sum(shares) / len(shares)
+
+
+def _report(results: list[PassAtK], share: float, *, json: bool) -> None:
+    from dataclasses import asdict
+
+    if json:
+        typer.echo(json_format.dumps({"pass_at_k": [asdict(result) for result in results], "tests_mean": share}, indent=2))
+        return
+    for result in results:
+        interval = "" if result.low is None else f"  [{result.low:.3f}, {result.high:.3f}]"
+        typer.echo(f"pass@{result.k:<4} {result.mean:.3f}{interval}  over {result.num_tasks} tasks")
+    typer.echo(f"tests    {share:.3f}  mean share of hidden tests passed")

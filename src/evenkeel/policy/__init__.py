@@ -1,0 +1,1 @@
+"""The student: loading, adapters, log-probabilities."""

@@ -1,0 +1,71 @@
+"""Log-probabilities of given completions: the one computation that sampling, update and reference must agree on.
+
+Legend: B rows, T = prompt and completion columns, C completion columns, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from evenkeel.algorithm.batch import MicroBatch
+
+
+@dataclass(frozen=True)
+class TokenStatistics:
+    logprobs_BC: Tensor
+    """Nats, float32: log-probability of each completion token at the sampling temperature; 0 on padding."""
+    entropy_BC: Tensor
+    """Nats, float32: of the distribution that the token was drawn from; 0 on padding."""
+
+
+def completion_statistics(model: nn.Module, batch: MicroBatch, *, temperature: float, entropy_gradient: bool = False) -> TokenStatistics:
+    """Run the model once over a padded micro-batch.
+
+        logprob_t = log softmax(logits_t / temperature)[token_t]         over the kept tokens only, where a set is given
+
+    The logits are made float32 before the softmax. Only the C + 1 last positions get logits: position t predicts t + 1.
+    """
+    completion_width = batch.completion_ids_BC.shape[1]
+    output = model(
+        input_ids=batch.input_ids_BT, attention_mask=batch.attention_mask_BT, position_ids=batch.position_ids_BT,
+        logits_to_keep=completion_width + 1, use_cache=False,
+    )  # fmt: skip
+    logits_BCV = output.logits[:, :-1].float() / temperature
+    if batch.kept_tokens is not None:
+        logits_BCV = logits_BCV.masked_fill(~kept_mask(batch.kept_tokens, logits_BCV.shape, logits_BCV.device), -torch.inf)
+    log_softmax_BCV = torch.log_softmax(logits_BCV, dim=-1)
+    logprobs_BC = log_softmax_BCV.gather(-1, batch.completion_ids_BC.unsqueeze(-1)).squeeze(-1)
+    present_BC = batch.mask_BC.bool()
+    # `where`, not a product: 0 * -inf on padding would be NaN.
+    logprobs_BC = torch.where(present_BC, logprobs_BC, 0.0)
+    # As a mere metric the entropy keeps no graph: it would hold a second [B, C, V] matrix until the backward pass.
+    with torch.set_grad_enabled(entropy_gradient and torch.is_grad_enabled()):
+        entropy_BC = token_entropy(log_softmax_BCV)
+    return TokenStatistics(logprobs_BC, torch.where(present_BC, entropy_BC, 0.0))
+
+
+def token_entropy(log_softmax: Tensor) -> Tensor:
+    """H = -sum_v p_v log p_v over the last dimension, nats; tokens with p = 0 add nothing.
+
+    >>> round(token_entropy(torch.log(torch.tensor([0.5, 0.5]))).item(), 4)
+    0.6931
+    """
+    return -(log_softmax.exp() * log_softmax.masked_fill(log_softmax == -torch.inf, 0.0)).sum(-1)
+
+
+def kept_mask(kept_tokens: Sequence, shape: torch.Size, device: torch.device) -> Tensor:
+    """True where a token could be drawn, [B, C, V]. Rows and positions without a set keep all tokens.
+
+    With top-p or top-k the sampler normalised over this set; recomputing the set after an update could leave the drawn
+    token out of it (minus infinity), so the drawn set is reused.
+    """
+    mask_BCV = torch.ones(shape, dtype=torch.bool, device=device)
+    for row, sets in enumerate(kept_tokens):
+        for column, kept in enumerate(sets or ()):
+            mask_BCV[row, column] = False
+            mask_BCV[row, column, list(kept)] = True
+    return mask_BCV

@@ -1,0 +1,1 @@
+"""Stage 2, sample: N completions per task."""

@@ -1,0 +1,192 @@
+"""One call of `evenkeel train`: start a run, go on with one, or branch from one.
+
+    start    a new run directory, config.yaml, the walk from epoch 0
+    resume   the same directory, from its newest intact checkpoint; rows after it are dropped, grades stay
+    branch   a new directory with the parent's rows up to the checkpoint, the changed configuration, and the parent's name
+"""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from evenkeel.config.load import apply_overrides, dump_config, load_config
+from evenkeel.config.schema import RunConfig
+from evenkeel.errors import UsageError
+from evenkeel.metrics.rows import Event
+from evenkeel.metrics.run_directory import lock, new_run_directory
+from evenkeel.metrics.store import RunStore
+from evenkeel.records import Task
+from evenkeel.tasks.load import load_tasks
+from evenkeel.train import loop
+from evenkeel.train.build import Run, open_parts
+from evenkeel.train.checkpoint import Checkpoint, damage, list_checkpoints, newest_intact
+from evenkeel.train.listener import Listener
+from evenkeel.train.sft import warm_start
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a call of `evenkeel train` ended."""
+
+    directory: Path
+    reason: str
+    """`finished`, `early_stop`, `interrupted`, or `already_finished`."""
+
+
+@dataclass(frozen=True)
+class Permissions:
+    """What the person at the keyboard allows."""
+
+    custom_code: bool = False
+    """Import what the configuration names as `module:name`."""
+
+
+def start(config: RunConfig, out: Path | None, listener: Listener, permissions: Permissions, *, sft: bool = False) -> Ending:
+    """Train from the beginning. Tasks are read before the directory is made: a typing error leaves nothing behind."""
+    train_tasks, validation_tasks = read_tasks(config, permissions)
+    directory = new_run_directory(out)
+    dump_config(config, directory / "config.yaml")
+    with lock(directory), interruptible() as stop_requested:
+        parts = open_parts(
+            config, directory, train_tasks, validation_tasks, listener=listener, stop_requested=stop_requested,
+            allow_custom_code=permissions.custom_code,
+        )  # fmt: skip
+        with parts as run:
+            run.store.set_facts({"sft": sft})
+            return _run(run, config, sft=sft)
+
+
+def resume(directory: Path, listener: Listener, permissions: Permissions) -> Ending:
+    """Go on with a run from its newest intact checkpoint."""
+    config = config_of(directory)
+    with lock(directory), interruptible() as stop_requested:
+        train_tasks, validation_tasks = read_tasks(config, permissions)
+        origin = _newest(directory, listener)
+        if origin is not None and origin.state()["position"]["finished"]:
+            return Ending(directory, "already_finished")
+        with closing(RunStore(directory / "run.db")) as store:
+            sft = bool(store.facts().get("sft", False))
+            store.truncate_after(origin.step if origin else -1, origin.epoch if origin else -1)
+            where = f"step {origin.step}" if origin else "the beginning: it was stopped before its first checkpoint"
+            store.record_event(Event("resumed", f"Resumed from {where}.", origin.step if origin else 0))
+        parts = open_parts(
+            config, directory, train_tasks, validation_tasks, listener=listener, stop_requested=stop_requested, origin=origin,
+            allow_custom_code=permissions.custom_code,
+        )  # fmt: skip
+        with parts as run:
+            listener.note(f"Going on from {where}.")
+            return _run(run, config, sft=sft)
+
+
+def branch(parent: Path, place: str, overrides: Sequence[str], out: Path | None, listener: Listener, permissions: Permissions) -> Ending:
+    """A new run that starts at a checkpoint of another, with changed settings. The parent is not touched."""
+    config = apply_overrides(config_of(parent), overrides)
+    origin = find_checkpoint(parent, place)
+    train_tasks, validation_tasks = read_tasks(config, permissions)
+    directory = new_run_directory(out)
+    dump_config(config, directory / "config.yaml")
+    _copy_history(parent, directory, origin, overrides)
+    with lock(directory), interruptible() as stop_requested:
+        parts = open_parts(
+            config, directory, train_tasks, validation_tasks, listener=listener, stop_requested=stop_requested, origin=origin,
+            allow_custom_code=permissions.custom_code,
+        )  # fmt: skip
+        with parts as run:
+            loop.save_checkpoint(run, ends_epoch=origin.ends_epoch)
+            return _run(run, config, sft=False)
+
+
+def _run(run: Run, config: RunConfig, *, sft: bool) -> Ending:
+    if run.position.epoch == 0:
+        loop.measure_start(run, then=(lambda: warm_start(run, config.sft)) if sft else None)
+    return Ending(run.directory, loop.train(run))
+
+
+# --------------------------------------------------------------------------- what is read
+
+
+def read_tasks(config: RunConfig, permissions: Permissions) -> tuple[tuple[Task, ...], tuple[Task, ...]]:
+    """Train and validation tasks; bad rows end it here unless they may be skipped."""
+    data, seed = config.data, config.training.seed
+    arguments = {"skip_bad_rows": data.skip_bad_rows, "seed": seed, "allow_custom_code": permissions.custom_code}
+    train = load_tasks(data.train, limit=data.max_train_samples, **arguments)
+    if data.validation is None:
+        return train.tasks, ()
+    return train.tasks, load_tasks(data.validation, limit=data.max_validation_samples, **arguments).tasks
+
+
+def config_of(directory: Path) -> RunConfig:
+    if not (directory / "config.yaml").is_file() or not (directory / "run.db").is_file():
+        raise UsageError(f"{directory} is no run directory: it holds no config.yaml and run.db. Give the directory that `train` printed.")
+    return load_config(directory / "config.yaml", [])
+
+
+def _newest(directory: Path, listener: Listener) -> Checkpoint | None:
+    """None when the run was stopped before its first checkpoint."""
+    checkpoints = directory / "checkpoints"
+    return newest_intact(checkpoints, listener.note) if any(checkpoints.glob("step-*")) else None
+
+
+def find_checkpoint(directory: Path, place: str) -> Checkpoint:
+    """`epoch:N` is the checkpoint at the end of that epoch, `step:N` that of a step, `best` the best epoch's, `last` the newest."""
+    kind, _, number = place.partition(":")
+    found = list_checkpoints(directory / "checkpoints")
+    wanted: list[Checkpoint] = []
+    if kind == "epoch" and number.isdigit():
+        wanted = [c for c in found if c.ends_epoch and c.epoch == int(number)]
+    elif kind == "step" and number.isdigit():
+        wanted = [c for c in found if c.step == int(number)]
+    elif place == "best":
+        with closing(RunStore(directory / "run.db")) as store:
+            wanted = [c for c in found if c.step == store.facts().get("best_step")]
+    elif place == "last":
+        wanted = found[-1:]
+    else:
+        raise UsageError(f"--from is `{place}`; write `epoch:N`, `step:N`, `best` or `last`.")
+    if not wanted:
+        there = ", ".join(f"epoch:{c.epoch}" if c.ends_epoch else f"step:{c.step}" for c in found) or "none"
+        raise UsageError(
+            f"{directory} has no checkpoint `{place}`; it has {there}. Choose one of these, or keep more with `training.keep_checkpoints`."
+        )
+    problem = damage(wanted[-1].path)
+    if problem:
+        raise UsageError(f"The checkpoint `{place}` of {directory} is damaged: {problem}. Choose another one.")
+    return wanted[-1]
+
+
+def _copy_history(parent: Path, directory: Path, origin: Checkpoint, overrides: Sequence[str]) -> None:
+    """The parent's rows up to the checkpoint, and where the branch comes from."""
+    with closing(sqlite3.connect(f"file:{parent / 'run.db'}?mode=ro", uri=True)) as source, closing(sqlite3.connect(directory / "run.db")) as target:
+        source.backup(target)
+    if (parent / "tasks").is_dir():
+        shutil.copytree(parent / "tasks", directory / "tasks")
+    with closing(RunStore(directory / "run.db")) as store:
+        store.truncate_after(origin.step, origin.epoch)
+        store.set_facts({"parent": {"run": str(parent), "checkpoint": origin.path.name, "step": origin.step, "overrides": list(overrides)}})
+        changes = ", ".join(overrides) or "nothing changed"
+        store.record_event(Event("branched", f"Branched from {parent} at {origin.path.name}: {changes}.", origin.step))
+
+
+@contextmanager
+def interruptible() -> Iterator[Callable[[], bool]]:
+    """Ctrl-C asks the loop to finish its step and save; a second one ends at once. Yields the question whether it was asked."""
+    asked = False
+
+    def ask(number: int, frame: object) -> None:
+        nonlocal asked
+        if asked:
+            raise KeyboardInterrupt
+        asked = True
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield lambda: asked
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
