@@ -32,14 +32,14 @@ def plan(
     tasks: Annotated[int | None, typer.Option(min=1, help="Plan for so many train tasks instead of reading the data.")] = None,
     json: Annotated[bool, typer.Option("--json", help="One JSON object, for programs.")] = False,
 ) -> None:
-    """Optimizer steps, learning rates, tokens, memory, and contradictions in words. Nothing is trained or downloaded but the tasks.
+    """Optimizer steps, learning rates, tokens, memory, and contradictions in words. Nothing is trained.
 
     Exit code 2 when the configuration is impossible; a warning alone is 0.
     """
     from evenkeel.config.load import load_config
 
     settings = load_config(config, set_ or [])
-    run_plan = _plan(settings, tasks)
+    run_plan = _plan(settings, tasks, allow_custom_code=not _in_run_directory(config))
     if json:
         typer.echo(json_format.dumps(asdict(run_plan), indent=2))
     else:
@@ -50,7 +50,12 @@ def plan(
         raise typer.Exit(2)
 
 
-def _plan(config: RunConfig, num_tasks: int | None) -> RunPlan:
+def _in_run_directory(config: Path | None) -> bool:
+    """A configuration inside a run may be a stranger's: what it names as `module:name` is then not imported."""
+    return config is not None and (config.parent / "run.db").exists()
+
+
+def _plan(config: RunConfig, num_tasks: int | None, *, allow_custom_code: bool) -> RunPlan:
     """With the tasks themselves where they are to be read, so that prompts count."""
     limit = config.data.max_train_samples
     if num_tasks is not None:
@@ -65,7 +70,7 @@ def _plan(config: RunConfig, num_tasks: int | None) -> RunPlan:
     arguments: dict[str, Any] = {
         "skip_bad_rows": config.data.skip_bad_rows,
         "seed": config.training.seed,
-        "allow_custom_code": True,
+        "allow_custom_code": allow_custom_code,
     }
     train = load_tasks(config.data.train, limit=limit, **arguments).tasks
     validation = ()
@@ -121,8 +126,10 @@ def figures(config: RunConfig, run_plan: RunPlan) -> list[tuple[str, str]]:
         ("train tasks", f"{length.num_train_tasks} from {config.data.train}; an epoch is one pass over them"),
         (
             "per rollout",
-            f"{length.tasks_per_rollout} tasks x {rlaif.num_samples_per_prompt} samples = {length.completions_per_step} completions "
-            f"(groups are formed first, then packed into {run_plan.micro_batches_per_step} micro-batches of up to {training.batch_size})",
+            f"{length.tasks_per_rollout} tasks x {rlaif.num_samples_per_prompt} samples = {length.completions_per_step} "
+            "completions "
+            f"(groups are formed first, then packed into {run_plan.micro_batches_per_step} micro-batches of up to "
+            f"{training.batch_size})",
         ),
         ("samples per optimizer step", f"{length.completions_per_step}"),
         (
@@ -162,7 +169,8 @@ def _memory(run_plan: RunPlan) -> str:
     if memory is None:
         return "unknown: the sizes of this model are not on this machine"
     return (
-        f"about {_size(memory.total)} in {memory.assumed_dtype}: weights {_size(memory.weights)}, trainable state {_size(memory.trainable)}, "
+        f"about {_size(memory.total)} in {memory.assumed_dtype}: weights {_size(memory.weights)}, trainable state "
+        f"{_size(memory.trainable)}, "
         f"and the larger of a micro-batch's update ({_size(memory.update)}) and sampling ({_size(memory.sampling)})"
     )
 

@@ -16,7 +16,9 @@ def plain_text(text: str) -> str:
 
 
 def safe_text(text: str) -> str:
-    """`plain_text`, escaped for rich markup: print it with `emoji=False`, which markup would otherwise replace.
+    """`plain_text`, escaped for rich markup. Print it with `emoji=False`: markup also replaces `:names:`.
+
+    Rich shows a backslash at the very end twice; where text must be exact, hand `plain_text` to a `rich.text.Text`.
 
     >>> safe_text("xs[0] = [bold]1[/bold]")
     'xs[0] = \\\\[bold]1\\\\[/bold]'

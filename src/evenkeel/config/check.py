@@ -7,6 +7,7 @@ from typing import Literal
 
 from evenkeel.config.impossible import impossible
 from evenkeel.config.length import RunLength
+from evenkeel.config.meaningless import meaningless
 from evenkeel.config.schema import RunConfig
 from evenkeel.config.unwise import unwise
 from evenkeel.errors import UsageError
@@ -27,14 +28,14 @@ class Finding:
 
 def findings(config: RunConfig, length: RunLength | None = None) -> list[Finding]:
     """The impossible first; warnings about steps and warmup only with the run's length."""
-    return [Finding("impossible", message) for message in impossible(config)] + [
+    return [Finding("impossible", message) for message in _refusals(config)] + [
         Finding("unwise", message) for message in unwise(config, length)
     ]
 
 
 def refuse_impossible(config: RunConfig) -> None:
     """Raise a UsageError that lists every contradiction of the configuration."""
-    messages = list(impossible(config))
+    messages = _refusals(config)
     if messages:
         heading = (
             "The configuration cannot run:"
@@ -42,3 +43,7 @@ def refuse_impossible(config: RunConfig) -> None:
             else f"The configuration cannot run, for {len(messages)} reasons:"
         )
         raise UsageError("\n  - ".join([heading, *messages]))
+
+
+def _refusals(config: RunConfig) -> list[str]:
+    return [*impossible(config), *meaningless(config)]

@@ -1,14 +1,11 @@
-"""What a configuration asks that cannot be done, or that another setting makes meaningless.
+"""What a configuration asks that cannot be done.
 
-Each rule yields one message per contradiction: what was asked, why it cannot be, what to do. A meaningless setting is
-found by its value, not by whether it was written: a resolved configuration writes every setting.
+Each rule yields one message per contradiction: what was asked, why it cannot be, what to do.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any
 
 from evenkeel.config.schema import RunConfig
 
@@ -19,12 +16,6 @@ def impossible(config: RunConfig) -> Iterator[str]:
     """All contradictions of the configuration itself."""
     for rule in RULES:
         yield from rule(config)
-    for meaningless in MEANINGLESS:
-        if meaningless.when(config):
-            yield from _changed_settings(config, meaningless)
-
-
-# --------------------------------------------------------------------------- contradictions
 
 
 def _samples_per_task(config: RunConfig) -> Iterator[str]:
@@ -32,23 +23,23 @@ def _samples_per_task(config: RunConfig) -> Iterator[str]:
     count = rlaif.num_samples_per_prompt
     if count == 1 and rlaif.advantage in COMPARES_SAMPLES and rlaif.loss != "best_of_n":
         yield (
-            f"`rlaif.num_samples_per_prompt` is 1, but `rlaif.advantage: {rlaif.advantage}` compares samples of the same task and "
-            "needs at least 2. Raise `rlaif.num_samples_per_prompt`, or choose `rlaif.advantage: batch`."
+            f"`rlaif.num_samples_per_prompt` is 1, but `rlaif.advantage: {rlaif.advantage}` compares samples of the same "
+            "task and needs at least 2. Raise `rlaif.num_samples_per_prompt`, or choose `rlaif.advantage: batch`."
         )
     if count == 1 and rlaif.train_on == "best":
         yield (
-            "`rlaif.train_on: best` chooses among the samples of a task, but `rlaif.num_samples_per_prompt` is 1. "
-            "Raise it, or set `rlaif.train_on: all`."
+            "`rlaif.train_on: best` chooses among the samples of a task, but `rlaif.num_samples_per_prompt` is 1. Raise it, "
+            "or set `rlaif.train_on: all`."
         )
     if rlaif.train_on == "top_k" and rlaif.top_k_samples >= count:
         yield (
-            f"`rlaif.top_k_samples` is {rlaif.top_k_samples}, but `rlaif.num_samples_per_prompt` is {count}: nothing would be left "
-            "out. Lower `rlaif.top_k_samples`, raise the samples, or set `rlaif.train_on: all`."
+            f"`rlaif.top_k_samples` is {rlaif.top_k_samples}, but `rlaif.num_samples_per_prompt` is {count}: nothing would "
+            "be left out. Lower `rlaif.top_k_samples`, raise the samples, or set `rlaif.train_on: all`."
         )
     if rlaif.loss == "best_of_n" and rlaif.train_on == "all":
         yield (
-            "`rlaif.loss: best_of_n` raises the likelihood of selected samples, but `rlaif.train_on: all` selects none: it would "
-            "teach the bad ones too. Set `rlaif.train_on: best` or `top_k`."
+            "`rlaif.loss: best_of_n` raises the likelihood of selected samples, but `rlaif.train_on: all` selects none: it "
+            "would teach the bad ones too. Set `rlaif.train_on: best` or `top_k`."
         )
 
 
@@ -58,18 +49,18 @@ def _kl_placement(config: RunConfig) -> Iterator[str]:
         return
     if rlaif.kl_placement == "loss" and rlaif.kl_estimator == "k1":
         yield (
-            "`rlaif.kl_estimator: k1` with `rlaif.kl_placement: loss` has no gradient in expectation: it would add noise and hold "
-            "nothing. Choose k2 or k3, or `rlaif.kl_placement: reward`."
+            "`rlaif.kl_estimator: k1` with `rlaif.kl_placement: loss` has no gradient in expectation: it would add noise "
+            "and hold nothing. Choose k2 or k3, or `rlaif.kl_placement: reward`."
         )
     if rlaif.kl_placement == "reward" and rlaif.kl_estimator != "k1":
         yield (
-            f"`rlaif.kl_placement: reward` needs the unbiased `rlaif.kl_estimator: k1`, but it is {rlaif.kl_estimator}. "
-            "Set k1, or `rlaif.kl_placement: loss`."
+            f"`rlaif.kl_placement: reward` needs the unbiased `rlaif.kl_estimator: k1`, but it is {rlaif.kl_estimator}. Set "
+            "k1, or `rlaif.kl_placement: loss`."
         )
     if rlaif.kl_placement == "reward" and rlaif.loss == "best_of_n":
         yield (
-            "`rlaif.kl_placement: reward` acts through the advantages, and `rlaif.loss: best_of_n` uses none. "
-            "Set `rlaif.kl_placement: loss` with k2 or k3."
+            "`rlaif.kl_placement: reward` acts through the advantages, and `rlaif.loss: best_of_n` uses none. Set "
+            "`rlaif.kl_placement: loss` with k2 or k3."
         )
 
 
@@ -77,8 +68,8 @@ def _schedule(config: RunConfig) -> Iterator[str]:
     training = config.training
     if training.warmup_steps and training.warmup_ratio is not None:
         yield (
-            f"`training.warmup_steps` is {training.warmup_steps} and `training.warmup_ratio` is {training.warmup_ratio}: only one "
-            "can count. Remove one (`warmup_steps: 0` or `warmup_ratio: null`)."
+            f"`training.warmup_steps` is {training.warmup_steps} and `training.warmup_ratio` is {training.warmup_ratio}: "
+            "only one can count. Remove one (`warmup_steps: 0` or `warmup_ratio: null`)."
         )
     lr_end = training.lr_scheduler_kwargs.lr_end
     if training.lr_scheduler_type == "polynomial" and lr_end is not None and lr_end >= training.learning_rate:
@@ -95,11 +86,14 @@ def _reward_weights(config: RunConfig) -> Iterator[str]:
     for name, weight in reward.custom.items():
         if weight < 0:
             yield (
-                f"`reward.custom.{name}` is {weight:g}, but a weight is at least 0. For a penalty return a low reward "
-                "from it and give it a positive weight."
+                f"`reward.custom.{name}` is {weight:g}, but a weight is at least 0. For a penalty return a low reward from "
+                "it and give it a positive weight."
             )
     if reward.teacher > 0 and not any(config.teacher.weights.model_dump().values()):
-        yield "`reward.teacher` has a weight, but all of `teacher.weights` are 0. Give one of them a weight, or set `reward.teacher: 0`."
+        yield (
+            "`reward.teacher` has a weight, but all of `teacher.weights` are 0. Give one of them a weight, or set "
+            "`reward.teacher: 0`."
+        )
 
 
 def _threshold(config: RunConfig) -> Iterator[str]:
@@ -119,7 +113,8 @@ def _empty_switches(config: RunConfig) -> Iterator[str]:
         yield "`rlaif.reward_shaping` is on, but both of its bonuses are 0. Give one a value, or switch it off."
     if shaping.enabled and config.training.num_epochs == 1:
         yield (
-            "`rlaif.reward_shaping` rewards what beats earlier epochs, but `training.num_epochs` is 1. Raise it, or switch the shaping off."
+            "`rlaif.reward_shaping` rewards what beats earlier epochs, but `training.num_epochs` is 1. Raise it, or switch "
+            "the shaping off."
         )
     if dynamic.enabled and dynamic.max_extra_tasks == 0:
         yield "`rlaif.dynamic_sampling` is on, but `max_extra_tasks` is 0. Raise it, or switch dynamic sampling off."
@@ -136,140 +131,12 @@ def _temperatures(config: RunConfig) -> Iterator[str]:
 
 def _autopilot(config: RunConfig) -> Iterator[str]:
     if config.rlaif.autopilot != "off":
-        yield f"`rlaif.autopilot` is {config.rlaif.autopilot}, but this version has no doctor that could advise. Set `rlaif.autopilot: off`."
+        yield (
+            f"`rlaif.autopilot` is {config.rlaif.autopilot}, but this version has no doctor that could advise. Set "
+            "`rlaif.autopilot: off`."
+        )
 
 
 RULES: tuple[Callable[[RunConfig], Iterator[str]], ...] = (
     _samples_per_task, _kl_placement, _schedule, _reward_weights, _threshold, _empty_switches, _temperatures, _autopilot,
 )  # fmt: skip
-
-
-# --------------------------------------------------------------------------- settings without meaning
-
-
-@dataclass(frozen=True)
-class Meaningless:
-    """Settings that change nothing as long as `when` holds; moving one from its default is an error."""
-
-    settings: tuple[str, ...]
-    when: Callable[[RunConfig], bool]
-    reason: str
-    """Why, after "but"."""
-    cure: str
-    """The other way out, after "Remove it, or"."""
-
-
-MEANINGLESS = (
-    Meaningless(
-        ("training.lr_scheduler_kwargs.num_cycles",),
-        lambda c: c.training.lr_scheduler_type not in ("cosine", "cosine_with_restarts"),
-        "only the schedules `cosine` and `cosine_with_restarts` have cycles",
-        "set `training.lr_scheduler_type` to one of them",
-    ),
-    Meaningless(
-        ("training.lr_scheduler_kwargs.power", "training.lr_scheduler_kwargs.lr_end"),
-        lambda c: c.training.lr_scheduler_type != "polynomial",
-        "only the schedule `polynomial` has it",
-        "set `training.lr_scheduler_type: polynomial`",
-    ),
-    Meaningless(
-        ("training.lr_scheduler_kwargs.timescale",),
-        lambda c: c.training.lr_scheduler_type != "inverse_sqrt",
-        "only the schedule `inverse_sqrt` has it",
-        "set `training.lr_scheduler_type: inverse_sqrt`",
-    ),
-    Meaningless(
-        ("training.warmup_steps", "training.warmup_ratio"),
-        lambda c: c.training.lr_scheduler_type == "constant",
-        "the schedule `constant` has no warmup",
-        "set `training.lr_scheduler_type: constant_with_warmup`",
-    ),
-    Meaningless(
-        ("training.early_stopping.patience",),
-        lambda c: not c.training.early_stopping.enabled,
-        "early stopping is off",
-        "set `training.early_stopping.enabled: true`",
-    ),
-    Meaningless(
-        ("data.max_validation_samples",),
-        lambda c: c.data.validation is None,
-        "there are no validation tasks",
-        "name them in `data.validation`",
-    ),
-    Meaningless(
-        ("model.lora_r", "model.lora_alpha", "model.lora_dropout", "model.adapter", "model.quantization"),
-        lambda c: c.model.method == "full",
-        "`model.method: full` trains the weights themselves, without an adapter",
-        "set `model.method: lora`",
-    ),
-    Meaningless(
-        ("rlaif.reward_weight",),
-        lambda c: c.rlaif.advantage != "none",
-        "only `rlaif.advantage: none` multiplies by it",
-        "set `rlaif.advantage: none`",
-    ),
-    Meaningless(
-        ("rlaif.top_k_samples",),
-        lambda c: c.rlaif.train_on != "top_k",
-        "`rlaif.train_on` is not `top_k`",
-        "set `rlaif.train_on: top_k`",
-    ),
-    Meaningless(
-        ("rlaif.kl_estimator", "rlaif.kl_placement", "rlaif.target_kl"),
-        lambda c: c.rlaif.kl_penalty == 0,
-        "`rlaif.kl_penalty` is 0, and nothing moves it from there",
-        "give `rlaif.kl_penalty` a value, for example 0.05",
-    ),
-    Meaningless(
-        ("rlaif.clip_low", "rlaif.clip_high"),
-        lambda c: c.rlaif.loss in ("reinforce", "best_of_n"),
-        "this `rlaif.loss` has no importance ratio to clip",
-        "choose another `rlaif.loss`",
-    ),
-    Meaningless(
-        ("rlaif.advantage", "rlaif.overlong_penalty", "rlaif.reward_shaping.enabled"),
-        lambda c: c.rlaif.loss == "best_of_n",
-        "`rlaif.loss: best_of_n` uses no advantages",
-        "choose another `rlaif.loss`",
-    ),
-    Meaningless(
-        ("rlaif.reward_shaping.correctness_bonus", "rlaif.reward_shaping.quality_bonus"),
-        lambda c: not c.rlaif.reward_shaping.enabled,
-        "reward shaping is off",
-        "set `rlaif.reward_shaping.enabled: true`",
-    ),
-    Meaningless(
-        ("rlaif.dynamic_sampling.max_extra_tasks",),
-        lambda c: not c.rlaif.dynamic_sampling.enabled,
-        "dynamic sampling is off",
-        "set `rlaif.dynamic_sampling.enabled: true`",
-    ),
-    Meaningless(("reward.tests_mode",), lambda c: c.reward.tests == 0, "`reward.tests` is 0", "give `reward.tests` a weight"),
-    Meaningless(
-        tuple(f"teacher.weights.{name}" for name in ("correctness", "quality", "efficiency", "documentation")),
-        lambda c: c.reward.teacher == 0,
-        "`reward.teacher` is 0",
-        "give `reward.teacher` a weight",
-    ),
-)
-
-
-def _changed_settings(config: RunConfig, meaningless: Meaningless) -> Iterator[str]:
-    for path in meaningless.settings:
-        value, default = _value_at(config, path), _value_at(RunConfig(), path)
-        if value != default:
-            yield (
-                f"`{path}` is {_shown(value)}, but {meaningless.reason}: it would change nothing. "
-                f"Remove it (default {_shown(default)}), or {meaningless.cure}."
-            )
-
-
-def _value_at(config: RunConfig, path: str) -> Any:
-    value: Any = config
-    for name in path.split("."):
-        value = getattr(value, name)
-    return value
-
-
-def _shown(value: Any) -> str:
-    return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)

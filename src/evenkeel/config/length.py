@@ -18,9 +18,10 @@ class RunLength:
     50 tasks, 4 samples each, 2 x 50 completions a step, 4 epochs, as in the seed: 200 completions an epoch.
 
     >>> from evenkeel.config.load import load_config
-    >>> seed = load_config(None, ["training.batch_size=2", "training.gradient_accumulation_steps=50", "rlaif.num_samples_per_prompt=4"])
-    >>> run_length(seed, 50)
-    RunLength(num_train_tasks=50, tasks_per_rollout=25, completions_per_step=100, rollouts_per_epoch=2, steps_per_epoch=2, total_steps=8)
+    >>> overrides = ["training.batch_size=2", "training.gradient_accumulation_steps=50", "rlaif.num_samples_per_prompt=4"]
+    >>> seed = run_length(load_config(None, overrides), 50)
+    >>> seed.tasks_per_rollout, seed.completions_per_step, seed.steps_per_epoch, seed.total_steps
+    (25, 100, 2, 8)
     """
 
     num_train_tasks: int

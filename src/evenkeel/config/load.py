@@ -165,11 +165,11 @@ def _messages(error: ValidationError, values: Mapping[str, Any]) -> list[str]:
 
 
 def _message(kind: str, location: tuple[int | str, ...], values: Mapping[str, Any]) -> str:
-    """One error of pydantic's in our words. A location inside a union (`reward_threshold.float`) is told as the whole setting."""
+    """One error of pydantic's in our words. One inside a union (`reward_threshold.float`) is told as the whole setting."""
     model: type[BaseModel] | None = RunConfig
     path: list[str] = []
     found: Any = values
-    for position, part in enumerate(location):
+    for part in location:
         field = model.model_fields.get(part) if model is not None and isinstance(part, str) else None
         if field is None:
             break
@@ -180,7 +180,7 @@ def _message(kind: str, location: tuple[int | str, ...], values: Mapping[str, An
         if model is None:
             return f"`{'.'.join(path)}` must be {describe(field)}, but is {_found(found)}.{_hint(found)}"
     if kind == "extra_forbidden":
-        unknown = ".".join([*path, *(str(part) for part in location[position:])])
+        unknown = ".".join([*path, *(str(part) for part in location[len(path) :])])
         guess = nearest(unknown)
         advice = f"did you mean `{guess}`?" if guess else f"known there: {', '.join(model.model_fields if model else ())}."
         return f"`{unknown}` is not a setting; {advice}"

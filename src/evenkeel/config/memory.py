@@ -71,7 +71,8 @@ class MemoryEstimate:
     """All in GiB."""
 
     weights: float
-    """The model, and its second copy: the frozen base of full fine-tuning, or the float32 copy that LoRA is folded into to sample."""
+    """The model, and its second copy: the frozen base of full fine-tuning, or the float32 copy into which LoRA is folded to
+    sample."""
     trainable: float
     """Adapter (or nothing, with `full`), gradients and AdamW's two moments."""
     update: float

@@ -28,7 +28,7 @@ def named_object(named: str, *, setting: str, allowed: bool) -> Any:
             "unless it is allowed. Take it out, or allow it where you trust the author."
         )
     if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
+        sys.path.append(os.getcwd())  # last: a file here must not stand in for a library
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:

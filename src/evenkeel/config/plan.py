@@ -65,9 +65,13 @@ class RunPlan:
 
 
 def plan(
-    config: RunConfig, *, num_train_tasks: int, num_validation_tasks: int | None = None, mean_prompt_tokens: float | None = None,
+    config: RunConfig,
+    *,
+    num_train_tasks: int,
+    num_validation_tasks: int | None = None,
+    mean_prompt_tokens: float | None = None,
     model_facts: ModelFacts | None = None,
-) -> RunPlan:  # fmt: skip
+) -> RunPlan:
     """Derive every figure of the run; contradictions are among `findings` and are not raised."""
     if num_train_tasks < 1:
         raise UsageError("There are no train tasks, so there is nothing to plan. Check `data.train`.")

@@ -83,7 +83,7 @@ def _cosine(settings: ScheduleSettings, step: int, warmup: int, total: int) -> f
 
 
 def _cosine_with_restarts(settings: ScheduleSettings, step: int, warmup: int, total: int) -> float:
-    """max(0, (1 + cos(pi ((c p) mod 1))) / 2): c = num_cycles (default 1) falls from 1 to 0, each but the first a jump back to 1."""
+    """max(0, (1 + cos(pi ((c p) mod 1))) / 2): c = num_cycles (default 1) falls from 1 to 0, with a jump back between two."""
     cycles = 1.0 if settings.num_cycles is None else settings.num_cycles
     progress = _progress(step, warmup, total)
     if progress >= 1.0:

@@ -7,11 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 
-from evenkeel.algorithm.batch import MicroBatch
+
+class PaddedRows(Protocol):
+    """What a forward pass reads of a micro-batch; `algorithm/batch.py` has the real one."""
+
+    input_ids_BT: Tensor
+    attention_mask_BT: Tensor
+    position_ids_BT: Tensor
+    completion_ids_BC: Tensor
+    mask_BC: Tensor
+    kept_tokens: Sequence | None
 
 
 @dataclass(frozen=True)
@@ -22,7 +32,7 @@ class TokenStatistics:
     """Nats, float32: of the distribution that the token was drawn from; 0 on padding."""
 
 
-def completion_statistics(model: nn.Module, batch: MicroBatch, *, temperature: float, entropy_gradient: bool = False) -> TokenStatistics:
+def completion_statistics(model: nn.Module, batch: PaddedRows, *, temperature: float, entropy_gradient: bool = False) -> TokenStatistics:
     """Run the model once over a padded micro-batch.
 
         logprob_t = log softmax(logits_t / temperature)[token_t]         over the kept tokens only, where a set is given

@@ -3,9 +3,9 @@
 import pytest
 
 from evenkeel.config.check import findings, refuse_impossible
-from evenkeel.config.impossible import MEANINGLESS
 from evenkeel.config.length import run_length
 from evenkeel.config.load import dump_config, load_config
+from evenkeel.config.meaningless import MEANINGLESS
 from evenkeel.config.settings import all_settings
 from evenkeel.errors import UsageError
 
@@ -35,7 +35,13 @@ def test_a_resolved_configuration_is_as_possible_as_the_one_it_came_from(tmp_pat
         (["rlaif.kl_penalty=0.1", "rlaif.kl_estimator=k1"], "no gradient in expectation"),
         (["rlaif.kl_penalty=0.1", "rlaif.kl_placement=reward"], "needs the unbiased `rlaif.kl_estimator: k1`"),
         (
-            ["rlaif.kl_penalty=0.1", "rlaif.kl_placement=reward", "rlaif.kl_estimator=k1", "rlaif.loss=best_of_n", "rlaif.train_on=best"],
+            [
+                "rlaif.kl_penalty=0.1",
+                "rlaif.kl_placement=reward",
+                "rlaif.kl_estimator=k1",
+                "rlaif.loss=best_of_n",
+                "rlaif.train_on=best",
+            ],
             "acts through the advantages",
         ),
         (["rlaif.target_kl=0.1"], "`rlaif.kl_penalty` is 0, and nothing moves it from there"),
@@ -111,7 +117,10 @@ def test_every_rule_about_meaningless_settings_names_settings_that_exist():
         (["training.learning_rate=1e-5"], "Try 0.0001"),  # ten times
         (["model.method=full", "model.name=some/model"], "full fine-tuning usually wants"),
         (["training.lr_scheduler_type=cosine", "training.lr_scheduler_kwargs.num_cycles=2"], "ends at its peak"),
-        (["training.lr_scheduler_type=cosine_with_restarts", "training.lr_scheduler_kwargs.num_cycles=3"], "jumps back to the peak rate 2 times"),
+        (
+            ["training.lr_scheduler_type=cosine_with_restarts", "training.lr_scheduler_kwargs.num_cycles=3"],
+            "jumps back to the peak rate 2 times",
+        ),
         (["rlaif.generation_temperature=0.3"], "become alike"),
         (["rlaif.generation_temperature=1.5"], "become noise"),
         (["rlaif.top_p=0.9"], "cuts the tail"),

@@ -23,7 +23,9 @@ def error_of(tmp_path: Path, text: str, *overrides: str) -> str:
 
 
 def test_no_file_and_an_empty_file_are_the_defaults(tmp_path):
-    assert load_config(None) == RunConfig() == load_config(written(tmp_path, "")) == load_config(written(tmp_path, "training:\n"))
+    assert (
+        load_config(None) == RunConfig() == load_config(written(tmp_path, "")) == load_config(written(tmp_path, "training:\n"))
+    )
 
 
 @pytest.mark.parametrize("text", ["5e-6", "5E-6", "5.0e-6", "0.000005", "+5e-6"])
@@ -52,7 +54,11 @@ rlaif:
   generation_temperature: 1.1
 """
     config = load_config(written(tmp_path, seed))
-    assert (config.training.learning_rate, config.training.lr_scheduler_kwargs.num_cycles, config.rlaif.kl_penalty) == (5e-6, 2, 0.1)
+    assert (config.training.learning_rate, config.training.lr_scheduler_kwargs.num_cycles, config.rlaif.kl_penalty) == (
+        5e-6,
+        2,
+        0.1,
+    )
 
 
 def test_a_misspelt_key_names_the_nearest_with_its_whole_path(tmp_path):
@@ -164,7 +170,9 @@ def test_true_switches_a_section_on_and_keeps_its_other_settings(tmp_path):
 def test_a_threshold_is_a_reward_or_a_quantile(tmp_path):
     path = written(tmp_path, "rlaif: {reward_threshold: 0.3}")
     assert load_config(path).rlaif.reward_threshold == 0.3
-    assert load_config(path, ["rlaif.reward_threshold.quantile=0.25"]).rlaif.reward_threshold == QuantileThreshold(quantile=0.25)
+    assert load_config(path, ["rlaif.reward_threshold.quantile=0.25"]).rlaif.reward_threshold == QuantileThreshold(
+        quantile=0.25
+    )
 
 
 @pytest.mark.parametrize("override", ["x", "training=", "=3", "training..seed=1", ".seed=1", "training.seed", ""])
@@ -179,7 +187,9 @@ def test_an_unknown_key_in_an_override_names_the_nearest():
 
 
 def test_a_dumped_configuration_loads_as_the_same(tmp_path):
-    config = load_config(None, ["rlaif.reward_threshold={quantile: 0.25}", "training.learning_rate=5e-6", "reward.custom.a:b=1"])
+    config = load_config(
+        None, ["rlaif.reward_threshold={quantile: 0.25}", "training.learning_rate=5e-6", "reward.custom.a:b=1"]
+    )
     dump_config(config, tmp_path / "out.yaml")
     assert load_config(tmp_path / "out.yaml") == config
     assert [path.name for path in tmp_path.iterdir()] == ["out.yaml"]  # nothing temporary is left

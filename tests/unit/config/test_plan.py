@@ -41,7 +41,9 @@ def test_batch_4_times_25_leaves_the_effective_batch_at_100():
 
 
 def test_groups_are_not_split_so_the_step_is_rounded_up_to_whole_tasks():
-    config = load_config(None, ["training.batch_size=10", "training.gradient_accumulation_steps=1", "rlaif.num_samples_per_prompt=8"])
+    config = load_config(
+        None, ["training.batch_size=10", "training.gradient_accumulation_steps=1", "rlaif.num_samples_per_prompt=8"]
+    )
     assert tasks_per_rollout(config) == 2  # ceil(10 / 8)
     planned = plan(config, num_train_tasks=5)
     assert (planned.length.completions_per_step, planned.length.rollouts_per_epoch) == (16, 3)  # 2 + 2 + 1 tasks
@@ -68,7 +70,9 @@ def test_tokens_are_counted_as_upper_bounds():
 
 
 def test_the_peak_and_the_ends_are_those_of_the_schedule():
-    config = load_config(None, ["training.lr_scheduler_type=cosine", "training.warmup_ratio=0.1", "training.learning_rate=1e-4"])
+    config = load_config(
+        None, ["training.lr_scheduler_type=cosine", "training.warmup_ratio=0.1", "training.learning_rate=1e-4"]
+    )
     planned = plan(config, num_train_tasks=320)  # 10 steps an epoch, 40 in all, 4 of warmup
     assert (planned.length.total_steps, planned.warmup_steps) == (40, 4)
     assert planned.peak_learning_rate == 1e-4

@@ -7,7 +7,9 @@ from evenkeel.config.stages import ScheduleSettings
 
 
 def settings(scheduler, *, learning_rate=1e-3, warmup=0, ratio=None, num_cycles=None, power=None, lr_end=None, timescale=None):
-    return ScheduleSettings(scheduler, learning_rate, None if ratio is not None else warmup, ratio, num_cycles, power, lr_end, timescale)
+    return ScheduleSettings(
+        scheduler, learning_rate, None if ratio is not None else warmup, ratio, num_cycles, power, lr_end, timescale
+    )
 
 
 CASES = [
