@@ -23,7 +23,9 @@ from .mutants import mutants_of
 HUMAN_EVAL = Path(__file__).parents[3] / "shared/data/humaneval/HumanEval.jsonl.gz"
 SURVIVORS = [json.loads(line) for line in Path(__file__).with_name("human_eval_survivors.jsonl").read_text().splitlines()]
 
-pytestmark = pytest.mark.skipif(not HUMAN_EVAL.exists(), reason="HumanEval is not part of this repository: ../shared/data is absent")
+pytestmark = pytest.mark.skipif(
+    not HUMAN_EVAL.exists(), reason="HumanEval is not part of this repository: ../shared/data is absent"
+)
 
 
 @pytest.fixture(scope="module")
@@ -34,13 +36,17 @@ def tasks() -> dict[str, Task]:
 @pytest.fixture(scope="module")
 def sandbox():
     # 3 s: the slowest reference takes 0.2 s of an idle core
-    with open_sandbox(SimpleNamespace(timeout_s=3.0, cpu_s=3, memory_mb=512, output_kb=1024, workers=None, allow_weak=True)) as pool:
+    with open_sandbox(
+        SimpleNamespace(timeout_s=3.0, cpu_s=3, memory_mb=512, output_kb=1024, workers=None, allow_weak=True)
+    ) as pool:
         yield pool
 
 
 def _outcomes(sandbox, jobs):
     verdicts = sandbox.run(jobs)
-    failures = {job.task.task_id: verdict for job, verdict in zip(jobs, verdicts, strict=True) if verdict.outcome is not Outcome.PASSED}
+    failures = {
+        job.task.task_id: verdict for job, verdict in zip(jobs, verdicts, strict=True) if verdict.outcome is not Outcome.PASSED
+    }
     return Counter(verdict.outcome for verdict in verdicts), failures
 
 
@@ -73,7 +79,9 @@ def test_mutants_fail_except_the_listed_survivors(mutants, sandbox):
     verdicts = dict(zip(mutants, sandbox.run(list(mutants.values())), strict=True))
     assert len(mutants) > 650
     assert not [name for name, verdict in verdicts.items() if not verdict.scored]
-    assert {name for name, verdict in verdicts.items() if verdict.outcome is Outcome.PASSED} == {row["mutant"] for row in SURVIVORS}
+    assert {name for name, verdict in verdicts.items() if verdict.outcome is Outcome.PASSED} == {
+        row["mutant"] for row in SURVIVORS
+    }
 
 
 def test_a_survivor_is_equivalent_by_reason_or_wrong_on_a_call_that_the_published_tests_lack(mutants, sandbox):

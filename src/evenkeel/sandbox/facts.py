@@ -32,7 +32,13 @@ def facts_of(source):
     except (ValueError, RecursionError, MemoryError) as error:
         return {"parses": False, "error": f"{type(error).__name__}: {error}"[:200]}
     nodes = list(ast.walk(tree))
-    return {"parses": True, **_line_facts(source), **_statement_facts(tree, nodes), **_function_facts(nodes), **_name_facts(nodes)}
+    return {
+        "parses": True,
+        **_line_facts(source),
+        **_statement_facts(tree, nodes),
+        **_function_facts(nodes),
+        **_name_facts(nodes),
+    }
 
 
 def _line_facts(source):
@@ -47,7 +53,9 @@ def _line_facts(source):
 def _statement_facts(tree, nodes):
     docstrings = {id(node.body[0]): node.body[0].value.value for node in nodes if _has_docstring(node)}
     statements = [node for node in nodes if isinstance(node, ast.stmt) and id(node) not in docstrings]
-    simple = Counter(ast.dump(node) for node in statements if not isinstance(node, (*_COMPOUND, *_SCOPES, ast.Return, ast.Pass)))
+    simple = Counter(
+        ast.dump(node) for node in statements if not isinstance(node, (*_COMPOUND, *_SCOPES, ast.Return, ast.Pass))
+    )
     booleans = sum(len(node.values) - 1 for node in nodes if isinstance(node, ast.BoolOp))
     conditions = sum(len(node.ifs) for node in nodes if isinstance(node, ast.comprehension))
     return {

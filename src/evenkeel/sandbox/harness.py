@@ -57,7 +57,9 @@ def main(config):
     isolation.seal(config["uid"])
     _warm_up()
     known_by_trying = report["layers"] if _cannot_fork(config) else report["missing"]
-    known_by_trying.append("process limit" if known_by_trying is report["layers"] else "process limit: a program can start others")
+    known_by_trying.append(
+        "process limit" if known_by_trying is report["layers"] else "process limit: a program can start others"
+    )
     control.sendall(json.dumps({key: report[key] for key in ("layers", "missing", "uid")}).encode() + b"\n")
     _serve_commands(control, config)
 

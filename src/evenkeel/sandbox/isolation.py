@@ -106,13 +106,17 @@ def _own_user_namespace():
 
 
 def _mount(source, target, kind, flags, options=""):
-    _check(_LIBC.mount(os.fsencode(source), os.fsencode(target), kind and kind.encode(), ctypes.c_ulong(flags), options.encode()))
+    _check(
+        _LIBC.mount(os.fsencode(source), os.fsencode(target), kind and kind.encode(), ctypes.c_ulong(flags), options.encode())
+    )
 
 
 def _private_root():
     """A read-only root that holds the interpreter's library and the system's shared libraries, and nothing of the user's."""
     sources = _runtime_paths()
-    free = [point for point in _MOUNT_POINTS if os.path.isdir(point) and not any(path.startswith(point + "/") for path in sources)]
+    free = [
+        point for point in _MOUNT_POINTS if os.path.isdir(point) and not any(path.startswith(point + "/") for path in sources)
+    ]
     if not free:
         raise OSError(f"none of {', '.join(_MOUNT_POINTS)} can carry it")
     root = free[0]

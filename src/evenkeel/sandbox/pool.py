@@ -27,7 +27,7 @@ from evenkeel.errors import UsageError
 from evenkeel.records import Outcome, Verdict
 from evenkeel.sandbox.base import CodeFacts, Isolation, Job, Limits
 from evenkeel.sandbox.grade import UnusableTest, grade
-from evenkeel.sandbox.inspect import inspect_in
+from evenkeel.sandbox.inspection import inspect_in
 from evenkeel.sandbox.zygote import Zygote, ZygoteLost
 
 Item = TypeVar("Item")
@@ -68,7 +68,9 @@ class Pool:
             reports = [future.result() for future in [worker.submit(worker.start) for worker in self._workers]]
         except ZygoteLost as lost:
             self.close()
-            raise UsageError(f"The sandbox process does not start: {lost}. `evenkeel sandbox` shows what this machine gives.") from lost
+            raise UsageError(
+                f"The sandbox process does not start: {lost}. `evenkeel sandbox` shows what this machine gives."
+            ) from lost
         self.isolation = _isolation(reports[0])
 
     def __enter__(self) -> Pool:
@@ -112,6 +114,8 @@ class Pool:
         except BaseException:  # Ctrl-C above all: hand out no more work, then let it rise
             starts.stop()
             raise
+        if self._closing.is_set():
+            raise RuntimeError("the sandbox was closed while it ran")
         return results
 
 

@@ -63,7 +63,9 @@ def preamble_of(prompt: str, entry_point: str) -> str:
 
 def _definition(name: str) -> re.Pattern:
     name = re.escape(name)
-    return re.compile(rf"^(?:@[^\n]*\n)*(?:async[ \t]+def|def|class)[ \t]+{name}\b|^{name}[ \t]*(?::[^=\n]*)?=(?!=)", re.MULTILINE)
+    return re.compile(
+        rf"^(?:@[^\n]*\n)*(?:async[ \t]+def|def|class)[ \t]+{name}\b|^{name}[ \t]*(?::[^=\n]*)?=(?!=)", re.MULTILINE
+    )
 
 
 def _fenced_code(text: str, entry_point: str) -> str:

@@ -81,7 +81,9 @@ def overlap(train_tasks: Iterable[Task], benchmark_tasks: Iterable[Task]) -> lis
     solutions = {_solution(task) for task in benchmark if task.reference}
     same_prompt = [task.task_id for task in train if _normalised(task.prompt) in prompts]
     same_solution = [
-        task.task_id for task in train if task.reference and _solution(task) in solutions and task.task_id not in set(same_prompt)
+        task.task_id
+        for task in train
+        if task.reference and _solution(task) in solutions and task.task_id not in set(same_prompt)
     ]
     warnings = []
     for found, what in ((same_prompt, "prompt"), (same_solution, "function name and reference")):

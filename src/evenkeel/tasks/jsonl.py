@@ -105,11 +105,13 @@ def row_of(task: Task) -> dict[str, Any]:
     if task.assert_source is not None:
         row["tests"] = task.assert_source
     else:
-        row["tests"] = [
-            {"args": to_tree(list(case.args)), "expected": to_tree(case.expected), "visible": case.visible, "tolerance": case.tolerance}
-            for case in task.cases
-        ]  # fmt: skip
+        row["tests"] = [_row_of_case(case) for case in task.cases]
     return row | {"difficulty": task.difficulty, "reference": task.reference}
+
+
+def _row_of_case(case: TestCase) -> dict[str, Any]:
+    values = {"args": to_tree(list(case.args)), "expected": to_tree(case.expected)}
+    return values | {"visible": case.visible, "tolerance": case.tolerance}
 
 
 # --------------------------------------------------------------------------- our own rows

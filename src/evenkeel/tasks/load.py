@@ -1,9 +1,9 @@
 """From the name in the configuration to tasks.
 
-    embedded[:train|:validation|:test]     the tasks that ship
-    path/to/tasks.jsonl[.gz]               see `jsonl.py`
-    hf:NAME[:SPLIT]                        a Hugging Face dataset with the same rows (extra `data`)
-    module:name                            a TaskSource of your own (see `base.py`)
+embedded[:train|:validation|:test]     the tasks that ship
+path/to/tasks.jsonl[.gz]               see `jsonl.py`
+hf:NAME[:SPLIT]                        a Hugging Face dataset with the same rows (extra `data`)
+module:name                            a TaskSource of your own (see `base.py`)
 """
 
 from __future__ import annotations

@@ -6,11 +6,21 @@ from hypothesis import strategies as st
 
 from evenkeel.codec import CodecError, NotData, decode, encode
 
-_SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.binary() | st.complex_numbers(allow_nan=False)
+_SCALARS = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False)
+    | st.text()
+    | st.binary()
+    | st.complex_numbers(allow_nan=False)
+)
 _KEYS = st.integers() | st.text() | st.tuples(st.integers(), st.text()) | st.frozensets(st.integers())
 _VALUES = st.recursive(
     _SCALARS,
-    lambda inner: st.lists(inner) | st.tuples(inner, inner) | st.dictionaries(_KEYS, inner) | st.sets(_KEYS) | st.frozensets(_KEYS),
+    lambda inner: (
+        st.lists(inner) | st.tuples(inner, inner) | st.dictionaries(_KEYS, inner) | st.sets(_KEYS) | st.frozensets(_KEYS)
+    ),
     max_leaves=12,
 )
 

@@ -2,7 +2,9 @@ from evenkeel.sandbox.facts import facts_of
 
 
 def test_nesting_counts_an_elif_as_its_if():
-    chain = "def f(x):\n    if x == 1:\n        return 1\n    elif x == 2:\n        return 2\n    elif x == 3:\n        return 3\n"
+    chain = (
+        "def f(x):\n    if x == 1:\n        return 1\n    elif x == 2:\n        return 2\n    elif x == 3:\n        return 3\n"
+    )
     assert facts_of(chain)["max_nesting"] == 1
 
 
@@ -32,7 +34,12 @@ def test_repeated_statements_are_counted_beyond_the_first():
 
 def test_a_docstring_is_no_statement():
     facts = facts_of('def f():\n    """Twelve chars"""\n    return 1  # note\n# comment\n')
-    assert (facts["num_statements"], facts["has_docstring"], facts["docstring_chars"], facts["num_comment_lines"]) == (2, True, 12, 1)
+    assert (facts["num_statements"], facts["has_docstring"], facts["docstring_chars"], facts["num_comment_lines"]) == (
+        2,
+        True,
+        12,
+        1,
+    )
 
 
 def test_what_does_not_parse_says_where():
