@@ -64,8 +64,10 @@ def text_key(grading_digest: str, completion_text: str) -> str:
 
 
 def _settings_of(reward: Reward) -> Any:
-    """Name, weight and, of a dataclass, every field: changed settings must not meet old grades."""
-    fields = dataclasses.fields(reward) if dataclasses.is_dataclass(reward) else ()
+    """Name, weight and, of a frozen dataclass, every field: changed settings must not meet old grades. What may change
+    while it runs, a counter say, is no setting."""
+    frozen = dataclasses.is_dataclass(reward) and reward.__dataclass_params__.frozen
+    fields = dataclasses.fields(reward) if frozen else ()
     return [reward.name, reward.weight, [[field.name, repr(getattr(reward, field.name))] for field in fields]]
 
 
