@@ -28,8 +28,8 @@ ScoredEntries = list[tuple["Entry", ScoredSample]]
 
 
 def score(
-    tasks: Annotated[str, typer.Argument(help="Task file (ours, HumanEval or MBPP; .gz too), or another source as in data.train.")],
-    completions: Annotated[Path, typer.Argument(help='JSONL rows {"task_id", "completion"} or {"task_id", "solution"}; .gz too.')],
+    tasks: Annotated[str, typer.Argument(help="Task file (ours, HumanEval, MBPP; .gz too) or a source as in data.train.")],
+    completions: Annotated[Path, typer.Argument(help='JSONL rows {"task_id", "completion"} or {..., "solution"}; .gz too.')],
     config: Annotated[Path | None, typer.Option(help="Configuration whose reward settings count. Default: tests only.")] = None,
     set: Annotated[list[str] | None, typer.Option(help="section.key=value, over the configuration. Repeatable.")] = None,
     json: Annotated[bool, typer.Option("--json", help="One JSON row per completion, for programs.")] = False,

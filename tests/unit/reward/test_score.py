@@ -61,7 +61,8 @@ def test_a_part_unscored_for_one_sample_is_left_out_for_its_group_only():
     mixed, whole = score([group(RIGHT, HALF), group(RIGHT, task=replace(TASK, difficulty=0.5))], scorer)
     assert [sample.reward for sample in mixed.samples] == [1.0, 0.5]  # tests alone
     assert [sample.reward for sample in whole.samples] == [pytest.approx(0.8)]
-    assert [[part.status for part in sample.parts] for sample in mixed.samples] == [["scored", "scored"], ["scored", "unscored"]]
+    statuses = [[part.status for part in sample.parts] for sample in mixed.samples]
+    assert statuses == [["scored", "scored"], ["scored", "unscored"]]
 
 
 def test_a_group_with_nothing_left_has_no_reward():
@@ -105,7 +106,8 @@ def test_an_answer_without_code_is_a_parse_error_that_never_ran():
 
 def test_equal_answers_in_a_batch_run_once():
     sandbox = TableSandbox()
-    assert rewards_of([group(RIGHT, WRONG, RIGHT), group(RIGHT)], Scorer(sandbox, (TestsReward(1.0),))) == [[1.0, 0.0, 1.0], [1.0]]
+    scorer = Scorer(sandbox, (TestsReward(1.0),))
+    assert rewards_of([group(RIGHT, WRONG, RIGHT), group(RIGHT)], scorer) == [[1.0, 0.0, 1.0], [1.0]]
     assert sorted(sandbox.ran) == sorted([PROMPT + RIGHT, PROMPT + WRONG])
 
 
