@@ -2,7 +2,7 @@
 
     python examples/own_task.py
 
-In a configuration: `data.train: own_task:Conversions` (found in the current folder and on PYTHONPATH), or
+In a configuration: `data.train: own_task:Conversions`, where the module is on PYTHONPATH, or
 `data.train: path/to/tasks.jsonl`.
 """
 
