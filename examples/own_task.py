@@ -2,7 +2,7 @@
 
     python examples/own_task.py
 
-In a configuration: `data.train: own_task:Conversions`, where the module is on PYTHONPATH, or
+In a configuration: `data.train: own_task:Conversions`, where the module is in the current folder or on PYTHONPATH, or
 `data.train: path/to/tasks.jsonl`.
 """
 

@@ -75,7 +75,8 @@ def _plan(config: RunConfig, num_tasks: int | None, *, allow_custom_code: bool) 
     train = load_tasks(config.data.train, limit=limit, **arguments).tasks
     validation = ()
     if config.data.validation is not None:
-        validation = load_tasks(config.data.validation, limit=config.data.max_validation_samples, **arguments).tasks
+        limit = config.data.max_validation_samples
+        validation = load_tasks(config.data.validation, limit=limit, setting="data.validation", **arguments).tasks
     return make_plan(config, train, validation)
 
 

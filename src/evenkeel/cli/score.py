@@ -44,7 +44,7 @@ def score(
     from evenkeel.tasks.load import load_tasks
 
     settings = load_config(config, [*(() if config else _TESTS_ONLY), *(set or ())])
-    found = load_tasks(tasks, skip_bad_rows=settings.data.skip_bad_rows, allow_custom_code=True)
+    found = load_tasks(tasks, skip_bad_rows=settings.data.skip_bad_rows, allow_custom_code=True, setting="TASKS")
     for bad in found.bad_rows:
         typer.echo(f"Skipped line {bad.line} of the tasks: {plain_text(bad.reason)}", err=True)
     entries = read_completions(completions, found.tasks)

@@ -14,7 +14,7 @@ def named_object(named: str, *, setting: str, allowed: bool) -> Any:
     """What `module:name` names. Modules in the current folder are found too, as with `python -m`.
 
     `setting` is the configuration's key, for the errors. `allowed` False refuses: a configuration that came with a
-    stranger's run or model imports nothing.
+    stranger's run imports nothing.
 
     >>> named_object("math:pi", setting="data.train", allowed=True)
     3.141592653589793
@@ -24,8 +24,9 @@ def named_object(named: str, *, setting: str, allowed: bool) -> Any:
         raise UsageError(f"`{setting}` is `{named}`; write `module:name`, such as `my_module:MyClass`.")
     if not allowed:
         raise UsageError(
-            f"`{setting}` names `{named}`, and code named in a configuration that came with a run or a model is not imported "
-            "unless it is allowed. Take it out, or allow it where you trust the author."
+            f"`{setting}` names `{named}`, and code that is named in the configuration of a run is not imported: it may be a "
+            "stranger's. If you trust its author, copy the configuration out of the run's directory, or go on with the run by "
+            "`evenkeel train --resume RUN --allow-code`."
         )
     if os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())  # last: a file here must not stand in for a library
@@ -37,5 +38,6 @@ def named_object(named: str, *, setting: str, allowed: bool) -> Any:
         where = f"in {os.getcwd()} or installed"
         raise UsageError(f"`{setting}` is `{named}`, but there is no module `{error.name}` {where}.") from None
     if not hasattr(module, attribute):
-        raise UsageError(f"`{setting}` is `{named}`, but the module `{module_name}` ({module.__file__}) has no `{attribute}`.")
+        where = getattr(module, "__file__", None) or "built in"
+        raise UsageError(f"`{setting}` is `{named}`, but the module `{module_name}` ({where}) has no `{attribute}`.")
     return getattr(module, attribute)

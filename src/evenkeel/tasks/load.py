@@ -8,11 +8,11 @@ module:name                            a TaskSource of your own (see `base.py`)
 
 from __future__ import annotations
 
-import importlib
 import random
 import re
 from pathlib import Path
 
+from evenkeel.config.named import named_object
 from evenkeel.errors import MissingExtra, UsageError
 from evenkeel.records import Task
 from evenkeel.tasks.jsonl import TaskFile, collect_rows, read_tasks
@@ -22,19 +22,20 @@ _MODULE_AND_NAME = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 
 def load_tasks(
-    source: str, *, skip_bad_rows: bool = False, limit: int | None = None, seed: int = 0, allow_custom_code: bool = False
-) -> TaskFile:
+    source: str, *, skip_bad_rows: bool = False, limit: int | None = None, seed: int = 0, allow_custom_code: bool = False,
+    setting: str = "data.train",
+) -> TaskFile:  # fmt: skip
     """The tasks of a source; with `limit` the first so many of a seeded shuffle.
 
     `allow_custom_code` says that the name comes from the user and not from a stranger's run directory: only then may
-    `module:name` import anything.
+    `module:name` import anything. `setting` is the key or option that named the source, for the errors.
     """
     if source == "embedded" or source.startswith("embedded:"):
         found = _embedded(source)
     elif source.startswith("hf:"):
         found = _from_hub(source, skip_bad_rows)
     elif _MODULE_AND_NAME.fullmatch(source) and not Path(source).exists():
-        found = _from_module(source, skip_bad_rows, allow_custom_code)
+        found = _from_module(source, setting, skip_bad_rows, allow_custom_code)
     else:
         found = read_tasks(source, skip_bad_rows=skip_bad_rows)
     if limit is None or limit >= len(found.tasks):
@@ -68,25 +69,14 @@ def _from_hub(source: str, skip_bad_rows: bool) -> TaskFile:
     return collect_rows(enumerate(rows, 1), source, skip_bad_rows=skip_bad_rows)
 
 
-def _from_module(source: str, skip_bad_rows: bool, allow_custom_code: bool) -> TaskFile:
-    if not allow_custom_code:
-        raise UsageError(
-            f"The task source {source!r} would run code of its own, and this configuration comes from a run directory. "
-            "If you trust it, name the source yourself: --set data.train=... or a configuration file of yours."
-        )
-    module_name, _, name = source.partition(":")
-    try:
-        module = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        raise UsageError(f"The module of the task source {source!r} is not found ({error}). Is it on PYTHONPATH?") from error
-    found = getattr(module, name, None)
-    if found is None:
-        raise UsageError(f"The module {module_name!r} has no {name!r}; the configuration names {source!r} as task source.")
-    instance = found() if isinstance(found, type) else found
+def _from_module(source: str, setting: str, skip_bad_rows: bool, allow_custom_code: bool) -> TaskFile:
+    named = named_object(source, setting=setting, allowed=allow_custom_code)
+    instance = named() if isinstance(named, type) else named
     if not callable(getattr(instance, "tasks", None)):
-        raise UsageError(f"{source!r} is no TaskSource: it needs a method tasks() that gives Task records.")
+        raise UsageError(f"`{setting}` is `{source}`, no TaskSource: it needs a method tasks() that gives Task records.")
     rows = list(instance.tasks())
     strangers = [row for row in rows if not isinstance(row, Task)]
     if strangers:
-        raise UsageError(f"{source!r} gave a {type(strangers[0]).__name__} where evenkeel.records.Task belongs.")
+        found = type(strangers[0]).__name__
+        raise UsageError(f"`{setting}` is `{source}`, whose tasks() gave a {found} where evenkeel.records.Task belongs.")
     return collect_rows(enumerate(rows, 1), source, skip_bad_rows=skip_bad_rows)

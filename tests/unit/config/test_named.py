@@ -32,6 +32,7 @@ def test_what_is_not_allowed_is_not_even_imported(own_module):
     [
         ("no_such_module_anywhere:Thing", "there is no module `no_such_module_anywhere`"),
         ("own_rewards_of_the_test:Long", "has no `Long`"),
+        ("sys:no_such_name", r"\(built in\) has no `no_such_name`"),
         ("own_rewards_of_the_test", "write `module:name`"),
         (":Thing", "write `module:name`"),
     ],

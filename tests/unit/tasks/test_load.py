@@ -23,7 +23,8 @@ number = 3
 @pytest.fixture
 def module(tmp_path, monkeypatch):
     (tmp_path / "evenkeel_test_source.py").write_text(SOURCE)
-    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
     yield "evenkeel_test_source"
     sys.modules.pop("evenkeel_test_source", None)
 
@@ -53,26 +54,26 @@ def test_without_a_limit_the_file_keeps_its_order(tmp_path):
     assert _ids(load_tasks(_numbered(tmp_path, 4), seed=3)) == ["t0", "t1", "t2", "t3"]
 
 
-def test_a_source_of_ones_own_is_a_class_or_an_object(module):
+def test_a_source_of_ones_own_is_a_class_or_an_object_in_the_current_folder(module):
     for name in ("Two", "two"):
         assert _ids(load_tasks(f"{module}:{name}", allow_custom_code=True)) == ["a", "b"]
 
 
 def test_a_strangers_configuration_imports_nothing(module):
-    with pytest.raises(UsageError, match="would run code of its own"):
+    with pytest.raises(UsageError, match="`data.train` names .* is not imported"):
         load_tasks(f"{module}:two")
     assert module not in sys.modules
 
 
 def test_a_source_that_is_none_says_what_is_missing(module):
     for source, message in {
-        f"{module}:absent": "has no 'absent'",
+        f"{module}:absent": "has no `absent`",
         f"{module}:number": "needs a method tasks",
         f"{module}:Wrong": "gave a dict where",
-        "no_such_module:x": "is not found",
+        "no_such_module:x": "there is no module `no_such_module`",
     }.items():
-        with pytest.raises(UsageError, match=message):
-            load_tasks(source, allow_custom_code=True)
+        with pytest.raises(UsageError, match=f"`--tasks` is `{source}`.*{message}"):
+            load_tasks(source, allow_custom_code=True, setting="--tasks")
 
 
 def test_an_unknown_embedded_split_names_the_known_ones():
