@@ -35,7 +35,8 @@ class Submission:
     facts: CodeFacts | None = None
     """Of the program. None when no reward asked for facts, or the answer holds no code."""
     reference_facts: CodeFacts | None = None
-    """Of the task's reference program. None when no reward asked, or the task has no (readable) reference."""
+    """Of the task's reference program. None when no reward asked, or the task has no (readable) reference; `not_inspected`
+    when our side failed on it, and then nothing may be measured against it."""
 
 
 class Reward(Protocol):

@@ -102,19 +102,20 @@ def _submissions(answers: Sequence[_Answer], verdicts: Sequence[Verdict], scorer
     if any(reward.needs_facts for reward in scorer.rewards):
         references = [_reference_program(answer.task) for answer in answers]
         facts = _inspect({answer.program for answer in answers}, set(references), scorer)
+    yardsticks = {program: found for program, found in facts.items() if found.status != "unreadable"}
     return [
-        Submission(answer.task, answer.text, answer.program, verdict, facts.get(answer.program), facts.get(reference))
+        Submission(answer.task, answer.text, answer.program, verdict, facts.get(answer.program), yardsticks.get(reference))
         for answer, verdict, reference in zip(answers, verdicts, references, strict=True)
     ]
 
 
 def _inspect(programs: set[str], references: set[str], scorer: Scorer) -> dict[str, CodeFacts]:
-    """Facts by program, found in one batch. Those of references are remembered, unless they could not be read."""
+    """Facts by program, found in one batch. Those of references are remembered, unless our side failed on them."""
     unknown = sorted((programs | references) - {""} - scorer.reference_facts.keys())
     found = dict(zip(unknown, scorer.sandbox.inspect(unknown), strict=True)) if unknown else {}
-    readable = {program: found[program] for program in references & found.keys() if found[program].parses}
-    scorer.reference_facts.update(readable)
-    return {program: facts for program, facts in found.items() if program not in references} | scorer.reference_facts
+    inspected = {program: found[program] for program in references & found.keys() if found[program].status != "not_inspected"}
+    scorer.reference_facts.update(inspected)
+    return scorer.reference_facts | found
 
 
 def _reference_program(task: Task) -> str:

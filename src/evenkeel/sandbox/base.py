@@ -46,13 +46,16 @@ class Limits:
 class CodeFacts:
     """What parsing alone says about a program; nothing here was executed.
 
-    >>> CodeFacts(parses=False, error="line 1: invalid syntax").num_statements
-    0
+    >>> facts = CodeFacts("unreadable", error="line 1: invalid syntax")
+    >>> facts.parses, facts.num_statements
+    (False, 0)
     """
 
-    parses: bool
+    status: str
+    """`parsed`; `unreadable`: by the program's own doing, as a syntax error, more than 64 KiB, or a text that broke the
+    parser or used up its limits; `not_inspected`: a failure of ours, and nothing is known about the program."""
     error: str = ""
-    """Why it does not parse; one line, made of model output."""
+    """Why it is not parsed; one line, made of model output."""
     num_lines: int = 0
     """Lines that are not blank."""
     num_long_lines: int = 0
@@ -92,6 +95,10 @@ class CodeFacts:
     """`except:` without a type."""
     num_returns: int = 0
 
+    @property
+    def parses(self) -> bool:
+        return self.status == "parsed"
+
 
 @dataclass(frozen=True)
 class Isolation:
@@ -122,7 +129,7 @@ class Sandbox(Protocol):
         """Verdicts in the order of the jobs. What programs do is data; a failure of ours is `Outcome.INFRASTRUCTURE`."""
 
     def inspect(self, programs: Sequence[str]) -> list[CodeFacts]:
-        """Facts in the order of the programs, which are parsed and never executed."""
+        """Facts in the order of the programs, which are parsed and never executed. A failure of ours is `not_inspected`."""
 
     def close(self) -> None:
         """Leaves no process behind."""

@@ -24,16 +24,16 @@ def facts_of(source):
     (5, 3, 2)
     """
     if len(source.encode("utf-8", "surrogatepass")) > MAX_SOURCE_BYTES:
-        return {"parses": False, "error": f"longer than {MAX_SOURCE_BYTES // 1024} KiB"}
+        return {"status": "unreadable", "error": f"longer than {MAX_SOURCE_BYTES // 1024} KiB"}
     try:
         tree = ast.parse(source)
     except SyntaxError as error:
-        return {"parses": False, "error": f"line {error.lineno}: {error.msg}"[:200]}
+        return {"status": "unreadable", "error": f"line {error.lineno}: {error.msg}"[:200]}
     except (ValueError, RecursionError, MemoryError) as error:
-        return {"parses": False, "error": f"{type(error).__name__}: {error}"[:200]}
+        return {"status": "unreadable", "error": f"{type(error).__name__}: {error}"[:200]}
     nodes = list(ast.walk(tree))
     return {
-        "parses": True,
+        "status": "parsed",
         **_line_facts(source),
         **_statement_facts(tree, nodes),
         **_function_facts(nodes),

@@ -157,7 +157,7 @@ class _Worker:
             except ZygoteLost as lost:
                 reason = str(lost)
                 self._recycle()
-        return [CodeFacts(parses=False, error=f"not inspected: {reason}"[:200]) for _ in programs]
+        return [CodeFacts("not_inspected", error=reason[:200]) for _ in programs]
 
     def kill(self) -> None:
         """From any thread: whatever the worker waits for ends."""

@@ -115,7 +115,7 @@ def test_an_instruction_asks_for_docstring_names_and_annotations():
 
 
 def test_without_a_reference_the_house_limits_are_the_yardstick():
-    within = CodeFacts(parses=True, cyclomatic_complexity=10, max_nesting=3, num_loops=3, max_loop_depth=2, num_statements=20)
+    within = CodeFacts("parsed", cyclomatic_complexity=10, max_nesting=3, num_loops=3, max_loop_depth=2, num_statements=20)
     assert quality(TASK, within, None) == pytest.approx(1.0) and efficiency(TASK, within, None) == 1.0
     beyond = replace(HOUSE_LIMITS, max_loop_depth=5, num_statements=41)
     # 0.50 * 3/6 + 0.25 + 0.25 * 21/42
@@ -127,10 +127,19 @@ def test_a_failure_of_the_sandbox_is_unscored():
     assert {(part.status, part.value) for part in parts} == {("unscored", None)}
 
 
-def test_a_passing_program_that_could_not_be_read_is_judged_by_its_tests_alone():
-    unread = replace(submission(TASK, RIGHT), facts=CodeFacts(parses=False, error="not inspected: lost"))
-    [parts] = OfflineTeacher(1.0).grade([unread])
+@pytest.mark.parametrize("what", ["facts", "reference_facts"])
+def test_what_we_failed_to_inspect_is_judged_by_its_tests_alone(what):
+    lost = replace(submission(TASK, RIGHT), **{what: CodeFacts("not_inspected", error="the zygote is gone")})
+    [parts] = OfflineTeacher(1.0).grade([lost])
     assert [part.status for part in parts] == ["scored", "unscored", "unscored", "unscored"]
+
+
+def test_a_passing_program_that_cannot_be_read_has_nothing_but_its_tests():
+    """Unscored, it would take three parts of the reward away from its whole group."""
+    unreadable = replace(submission(TASK, RIGHT), facts=CodeFacts("unreadable", error="longer than 64 KiB"))
+    [parts] = OfflineTeacher(1.0).grade([unreadable])
+    assert [(part.status, part.value) for part in parts] == [("scored", 1.0), ("scored", 0.0), ("scored", 0.0), ("scored", 0.0)]
+    assert parts[1].reason == "the program cannot be read: longer than 64 KiB"
 
 
 @given(own=st.integers(0, 50), allowed=st.integers(0, 50))
@@ -144,7 +153,7 @@ COUNTS = ("num_statements", "max_nesting", "num_loops", "max_loop_depth", "cyclo
 
 
 @given(
-    st.builds(CodeFacts, parses=st.just(True), **{name: st.integers(0, 60) for name in COUNTS}),
+    st.builds(CodeFacts, status=st.just("parsed"), **{name: st.integers(0, 60) for name in COUNTS}),
     st.sampled_from([TASK, INSTRUCTION]),
 )
 def test_every_value_lies_in_0_to_1(found, task):

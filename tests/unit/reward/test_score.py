@@ -9,7 +9,8 @@ from evenkeel.records import Outcome, RewardPart, TestCase
 from evenkeel.reward.score import MemoryGradeBook, Scorer, grade_key, score
 from evenkeel.reward.teacher.offline import OfflineTeacher
 from evenkeel.reward.tests import TestsReward
-from tests.unit.reward.builders import BROKEN, HALF, PROMPT, RIGHT, TASK, WRONG, TableSandbox, group
+from evenkeel.sandbox.base import CodeFacts
+from tests.unit.reward.builders import BROKEN, HALF, PASSED, PROMPT, RIGHT, TASK, VERDICTS, WRONG, TableSandbox, group
 
 
 @dataclass(frozen=True)
@@ -163,6 +164,29 @@ def test_the_reference_is_inspected_once_for_the_whole_run():
     for texts in ((HALF, HALF), (WRONG,), (RIGHT,)):
         score([group(*texts)], scorer)
     assert sandbox.inspected.count(PROMPT + RIGHT) == 1
+
+
+def test_an_answer_too_long_to_read_takes_no_part_away_from_its_group():
+    bloated = RIGHT + "    # padding\n" * 6000  # 84 KB: it runs and passes, and nobody reads it
+    sandbox = TableSandbox(VERDICTS | {PROMPT + bloated: PASSED})
+    rewards = (TestsReward(0.6), OfflineTeacher(0.4, {"quality": 1.0}))
+    # (0.6 * 1 + 0.4 * 1) / 1        (0.6 * 1 + 0.4 * 0) / 1
+    assert rewards_of([group(RIGHT, bloated)], Scorer(sandbox, rewards)) == [[1.0, 0.6]]
+
+
+def test_grades_against_a_reference_that_we_failed_to_inspect_are_not_kept():
+    class Forgetful(TableSandbox):
+        def inspect(self, programs):
+            known = super().inspect(programs)
+            return [CodeFacts("not_inspected") if program == PROMPT + RIGHT else facts
+                    for program, facts in zip(programs, known, strict=True)]  # fmt: skip
+
+    rewards = (TestsReward(0.6), OfflineTeacher(0.4, {"quality": 1.0}))
+    scorer = Scorer(Forgetful(), rewards)
+    assert rewards_of([group(HALF)], scorer) == [[0.5]]  # of the tests alone
+    healed = replace(scorer, sandbox=TableSandbox())
+    # one branch more than the reference: 0.5 * (0.30 * 2/3 + 0.70) = 0.45, and (0.6 * 0.5 + 0.4 * 0.45) / 1 = 0.48
+    assert rewards_of([group(HALF)], healed) == [[pytest.approx(0.48)]]
 
 
 def test_nothing_is_inspected_when_no_reward_looks_at_code():

@@ -43,6 +43,6 @@ def test_a_docstring_is_no_statement():
 
 
 def test_what_does_not_parse_says_where():
-    assert facts_of("x = 1\nx = (\n") == {"parses": False, "error": "line 2: '(' was never closed"}
-    assert not facts_of("x = '\0'")["parses"]
+    assert facts_of("x = 1\nx = (\n") == {"status": "unreadable", "error": "line 2: '(' was never closed"}
+    assert facts_of("x = '\0'")["status"] == "unreadable"
     assert "64 KiB" in facts_of("x = 1\n" * 20_000)["error"]

@@ -49,6 +49,27 @@ def test_inspection_keeps_the_order_over_many_batches(sandbox):
     assert [fact.num_lines for fact in facts] == list(range(1, 100))
 
 
+def test_the_limits_hold_for_each_program_that_is_inspected_and_not_for_all_together():
+    # 24 kB of calls take some 0.1 s of CPU to read: 24 times that is more than the one second that each of them may use
+    with open_sandbox(settings(timeout_s=60.0, cpu_s=1, memory_mb=512)) as sandbox:
+        facts = sandbox.inspect(["f(a)[b] + c\n" * 2000] * 24)
+    assert [fact.status for fact in facts] == ["parsed"] * 24
+
+
+def test_what_a_program_does_to_the_parser_is_its_own_doing(sandbox):
+    facts = sandbox.inspect(["x = (\n", "x = 1\n" * 20_000, "(" * 30_000, "x = 1\n"])
+    assert [fact.status for fact in facts] == ["unreadable", "unreadable", "unreadable", "parsed"]
+
+
+def test_what_a_lost_sandbox_did_not_inspect_is_told_apart(monkeypatch, tmp_path):
+    with open_sandbox(settings()) as sandbox:
+        monkeypatch.setattr(sys, "executable", _broken_python(tmp_path))
+        sandbox._workers[0]._zygotes["solution"].kill()
+        facts = sandbox.inspect(["x = 1\n", "x = (\n"])
+    assert [fact.status for fact in facts] == ["not_inspected", "not_inspected"]
+    assert "no library here" in facts[0].error
+
+
 def test_inspection_executes_nothing(sandbox):
     facts = sandbox.inspect(["import os\nos._exit(1)\n", "while True: pass\n"])
     assert [fact.parses for fact in facts] == [True, True]
@@ -102,9 +123,13 @@ def test_root_without_the_right_to_namespaces_goes_on_as_an_ordinary_user():
 
 
 def test_an_interpreter_that_does_not_start_is_a_usage_error(monkeypatch, tmp_path):
-    broken = tmp_path / "python"
-    broken.write_text("#!/bin/sh\necho 'no library here' >&2\nexit 3\n")
-    broken.chmod(0o755)
-    monkeypatch.setattr(sys, "executable", str(broken))
+    monkeypatch.setattr(sys, "executable", _broken_python(tmp_path))
     with pytest.raises(UsageError, match="does not start.*no library here"):
         open_sandbox(settings())
+
+
+def _broken_python(folder):
+    path = folder / "python"
+    path.write_text("#!/bin/sh\necho 'no library here' >&2\nexit 3\n")
+    path.chmod(0o755)
+    return str(path)

@@ -10,7 +10,7 @@ from evenkeel.reward.base import Submission
 from evenkeel.sandbox.base import CodeFacts
 from evenkeel.tasks.base import defines
 
-HOUSE_LIMITS = CodeFacts(parses=True, cyclomatic_complexity=10, max_nesting=3, num_loops=3, max_loop_depth=2, num_statements=20)
+HOUSE_LIMITS = CodeFacts("parsed", cyclomatic_complexity=10, max_nesting=3, num_loops=3, max_loop_depth=2, num_statements=20)
 """The yardstick of a task without reference: McCabe's limit of 10, and what fits half a screen."""
 
 DOCSTRING_CHARS = 40
@@ -48,8 +48,10 @@ class OfflineTeacher:
         efficiency    = 0.50 * 1/2 + 0.25 * 1/2 + 0.25 * 3/6        = 0.50
         documentation = 1/2                                         = 0.50
 
-    With half of the tests passed each is halved. Parts of an answer that the sandbox failed on are unscored, and so are
-    all but correctness where it could not read a program that passed tests.
+    With half of the tests passed each is halved. A program that passes tests and cannot be read by its own doing (more than
+    64 KiB, say) has correctness alone and 0 in the rest: were these unscored, one such answer would take them away from its
+    whole group. Unscored is only what we failed at: all parts where the sandbox could not run the program, all but
+    correctness where it could not inspect the program or the reference.
     """
 
     weight: float
@@ -73,17 +75,23 @@ class OfflineTeacher:
             return RewardPart(name, weight, "unscored", reason="the sandbox failed: nobody knows whether it works")
         if dimension == "correctness" or verdict.share == 0:
             return RewardPart(name, weight, "scored", verdict.share)
-        if facts is None or not facts.parses:
-            return RewardPart(name, weight, "unscored", reason="the sandbox could not read a program that passed tests")
+        if _not_inspected(facts) or (submission.reference_facts and _not_inspected(submission.reference_facts)):
+            return RewardPart(name, weight, "unscored", reason="the sandbox failed: the code was not inspected")
+        if not facts.parses:
+            return RewardPart(name, weight, "scored", 0.0, reason=f"the program cannot be read: {facts.error}")
         value = DIMENSIONS[dimension](submission.task, facts, submission.reference_facts)
         return RewardPart(name, weight, "scored", verdict.share * value)
+
+
+def _not_inspected(facts: CodeFacts | None) -> bool:
+    return facts is None or facts.status == "not_inspected"
 
 
 def quality(task: Task, facts: CodeFacts, reference: CodeFacts | None) -> float:
     """How cleanly it is written, 0 .. 1. See `OfflineTeacher`.
 
-    >>> task, reference = Task("sum", "def total(xs):\\n", "total"), CodeFacts(parses=True, cyclomatic_complexity=1)
-    >>> round(quality(task, CodeFacts(parses=True, cyclomatic_complexity=2, max_nesting=1), reference), 6)
+    >>> task, reference = Task("sum", "def total(xs):\\n", "total"), CodeFacts("parsed", cyclomatic_complexity=1)
+    >>> round(quality(task, CodeFacts("parsed", cyclomatic_complexity=2, max_nesting=1), reference), 6)
     0.8
     """
     yardstick = reference or HOUSE_LIMITS
