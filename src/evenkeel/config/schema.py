@@ -157,8 +157,8 @@ class TeacherSettings(Section):
 class SandboxSettings(Section):
     """Limits on one program. Code runs in a separate process under a non-root uid and is killed from outside."""
 
-    timeout_s: float = Field(2.0, gt=0, le=600, description="Wall clock per program, all its tests together.")
-    cpu_s: int = Field(2, ge=1, le=600, description="CPU seconds per program.")
+    timeout_s: float = Field(4.0, gt=0, le=600, description="Wall clock per program, all its tests together. The backstop for programs that wait: keep it well above cpu_s, or on a busy machine right answers time out.")
+    cpu_s: int = Field(2, ge=1, le=600, description="CPU seconds per program, whole ones. They are the same on a busy machine, so this limit decides on programs that compute.")
     memory_mb: int = Field(512, ge=64, description="Address space per program.")
     output_kb: int = Field(1024, ge=1, description="Bytes a program may answer or print.")
     workers: int | None = Field(None, ge=1, description="Programs run at a time; null: the cores.")

@@ -28,14 +28,15 @@ class Job:
 class Limits:
     """What one program may use.
 
-    >>> Limits(timeout_s=2.0, cpu_s=2, memory_mb=512, output_kb=1024).memory_mb
+    >>> Limits(timeout_s=4.0, cpu_s=2, memory_mb=512, output_kb=1024).memory_mb
     512
     """
 
     timeout_s: float
-    """Wall clock for the program and all its tests together, kept by the trainer."""
+    """Wall clock for the program and all its tests together, kept by the trainer: the backstop for programs that wait."""
     cpu_s: int
-    """CPU seconds, kept by the kernel."""
+    """CPU seconds, kept by the kernel: a whole number, as its limit is. Well below `timeout_s` it decides on programs that
+    compute, and a verdict then does not depend on what else the machine does."""
     memory_mb: int
     """Address space, kept by the kernel."""
     output_kb: int

@@ -75,6 +75,18 @@ def test_inspection_executes_nothing(sandbox):
     assert [fact.parses for fact in facts] == [True, True]
 
 
+def test_the_cpu_limit_decides_long_before_the_clock():
+    """Also on a program that would rather not hear of it: the kernel kills it one CPU second later."""
+    programs = [
+        returning("sum(1 for _ in iter(int, 1))"),
+        "import signal\nsignal.signal(signal.SIGXCPU, signal.SIG_IGN)\nwhile True: pass\n",
+    ]
+    with open_sandbox(settings(timeout_s=60.0, cpu_s=1)) as sandbox:
+        verdicts = [run(sandbox, program) for program in programs]
+    assert [(verdict.outcome, verdict.detail) for verdict in verdicts] == [(Outcome.TIMEOUT, "more than 1 s of CPU")] * 2
+    assert [round(verdict.cpu_s) for verdict in verdicts] == [1, 2]
+
+
 def test_descriptors_do_not_grow_with_the_programs(sandbox):
     run(sandbox, returning("a + b"))
     before = len(os.listdir("/proc/self/fd"))
