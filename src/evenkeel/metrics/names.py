@@ -80,8 +80,9 @@ _TEACHER = tuple(
         ("correctness", "A judge's view is a proxy: where it rises and reward/tests/mean does not, the judge is being gamed."),
         ("quality", "Counts only as far as the tests pass, so it rises with correctness even when the style stays as it was."),
         ("efficiency", "Counts only as far as the tests pass. Offline it is read from the syntax tree: nothing is timed."),
-        ("documentation", "Counts only as far as the tests pass. Offline, an answer that continues a function's head is judged "
-                          "by its names alone; elsewhere a docstring counts by its length, so any 40 characters are worth half."),
+        ("documentation",
+         "Counts only as far as the tests pass. Offline, an answer that continues a function's head is judged by its names "
+         "alone; elsewhere a docstring counts by its length, so any 40 characters are worth half."),
     )
 )  # fmt: skip
 
