@@ -91,6 +91,16 @@ def test_a_configuration_brings_the_teacher(tasks, answers, tmp_path):
     assert first["reward"] == 1.0
 
 
+def test_a_configuration_inside_a_run_imports_nothing(tasks, answers, tmp_path):
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "run.db").touch()
+    (run / "config.yaml").write_text("reward: {custom: {'antigravity:Reward': 1.0}}\n")
+    done = evenkeel_score(tasks, answers, "--config", run / "config.yaml")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "`reward.custom` names `antigravity:Reward`" in done.stderr and "is not imported" in done.stderr
+
+
 def test_the_summary_names_tasks_outcomes_and_means(tasks, answers):
     done = evenkeel_score(tasks, answers)
     lines = {line.split()[0]: line.split()[1:] for line in done.stdout.splitlines() if line.strip()}

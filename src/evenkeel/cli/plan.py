@@ -37,9 +37,10 @@ def plan(
     Exit code 2 when the configuration is impossible; a warning alone is 0.
     """
     from evenkeel.config.load import load_config
+    from evenkeel.config.named import trusted
 
     settings = load_config(config, set_ or [])
-    run_plan = _plan(settings, tasks, allow_custom_code=not _in_run_directory(config))
+    run_plan = _plan(settings, tasks, allow_custom_code=trusted(config))
     if json:
         typer.echo(json_format.dumps(asdict(run_plan), indent=2))
     else:
@@ -48,11 +49,6 @@ def plan(
         show_plan(Console(emoji=False, highlight=False), settings, run_plan)
     if any(finding.severity == "impossible" for finding in run_plan.findings):
         raise typer.Exit(2)
-
-
-def _in_run_directory(config: Path | None) -> bool:
-    """A configuration inside a run may be a stranger's: what it names as `module:name` is then not imported."""
-    return config is not None and (config.parent / "run.db").exists()
 
 
 def _plan(config: RunConfig, num_tasks: int | None, *, allow_custom_code: bool) -> RunPlan:

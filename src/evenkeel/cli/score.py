@@ -40,6 +40,7 @@ def score(
     by `index` from 0 in the order of the file.
     """
     from evenkeel.config.load import load_config
+    from evenkeel.config.named import trusted
     from evenkeel.reward.completions import read_completions
     from evenkeel.tasks.load import load_tasks
 
@@ -49,7 +50,7 @@ def score(
         typer.echo(f"Skipped line {bad.line} of the tasks: {plain_text(bad.reason)}", err=True)
     entries = read_completions(completions, found.tasks)
     _report_unanswered(found.tasks, entries)
-    scored = _score_entries(entries, settings)
+    scored = _score_entries(entries, settings, allow_custom_code=trusted(config))
     if json:
         for entry, sample in scored:
             typer.echo(json_format.dumps(_row(entry, sample)))
@@ -57,7 +58,7 @@ def score(
         _show(scored)
 
 
-def _score_entries(entries: Sequence[Entry], settings: RunConfig) -> ScoredEntries:
+def _score_entries(entries: Sequence[Entry], settings: RunConfig, *, allow_custom_code: bool) -> ScoredEntries:
     """Every entry with its scored sample, in the order of the file."""
     from evenkeel.config.stages import score_settings
     from evenkeel.reward import score as scoring
@@ -65,7 +66,7 @@ def _score_entries(entries: Sequence[Entry], settings: RunConfig) -> ScoredEntri
     from evenkeel.reward.standard import rewards_of
     from evenkeel.sandbox.pool import open_sandbox
 
-    rewards = rewards_of(score_settings(settings), allow_custom_code=True)
+    rewards = rewards_of(score_settings(settings), allow_custom_code=allow_custom_code)
     found: dict[tuple[str, int], ScoredSample] = {}
     with open_sandbox(settings.sandbox) as sandbox, _progress(len(entries)) as progress:
         scorer = scoring.Scorer(sandbox, rewards)

@@ -1,13 +1,26 @@
-"""Extension points: from `module:name` in the configuration to the object that it names."""
+"""Extension points: from `module:name` in the configuration to the object that it names, and whether that is allowed."""
 
 from __future__ import annotations
 
 import importlib
 import os
 import sys
+from pathlib import Path
 from typing import Any
 
 from evenkeel.errors import UsageError
+
+
+def trusted(config_path: Path | None) -> bool:
+    """Whether a configuration may name code of its own: only the user's may, and one that lies in a run's directory, or in a
+    folder of it, may be a stranger's. `None`, no file, is trusted: all names then come from the command line.
+
+    Both the path as it is written and where its links lead must lie outside.
+    """
+    if config_path is None:
+        return True
+    folders = {*config_path.absolute().parents, *config_path.resolve().parents}
+    return not any((folder / "run.db").exists() for folder in folders)
 
 
 def named_object(named: str, *, setting: str, allowed: bool) -> Any:
