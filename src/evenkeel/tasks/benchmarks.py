@@ -77,9 +77,9 @@ def overlap(train_tasks: Iterable[Task], benchmark_tasks: Iterable[Task]) -> lis
     ['1 of 1 train tasks have the prompt of a benchmark task (a): a score on that benchmark is no measure of learning.']
     """
     train, benchmark = list(train_tasks), list(benchmark_tasks)
-    prompts = {_normalised(task.prompt) for task in benchmark}
+    prompts = {_words(task.prompt) for task in benchmark}
     solutions = {_solution(task) for task in benchmark if task.reference}
-    same_prompt = [task.task_id for task in train if _normalised(task.prompt) in prompts]
+    same_prompt = [task.task_id for task in train if _words(task.prompt) in prompts]
     same_solution = [
         task.task_id
         for task in train
@@ -96,12 +96,15 @@ def overlap(train_tasks: Iterable[Task], benchmark_tasks: Iterable[Task]) -> lis
     return warnings
 
 
-def _normalised(text: str) -> str:
+def _words(text: str) -> str:
+    """What a prompt says, however it is set: no letter case, space or punctuation."""
     return " ".join(re.findall(r"\w+", text.casefold()))
 
 
 def _solution(task: Task) -> tuple[str, str]:
-    return task.entry_point, _normalised(task.reference or "")
+    """Function name and reference without comments and spacing. Signs stay: `xs[1:]` and `xs[:1]` differ in nothing else."""
+    code = re.sub(r"#.*", "", task.reference or "")
+    return task.entry_point, " ".join(re.findall(r"\w+|[^\w\s]", code))
 
 
 def _entry_point(asserts: Iterable[str], code: str) -> str:

@@ -59,9 +59,15 @@ def test_a_call_around_the_entry_point_is_not_taken_for_it(tmp_path):
 def test_overlap_is_found_by_prompt_or_by_solution():
     benchmark = [Task("b", "def area(r):\n    # The area.\n", "area", reference="    return 3 * r\n")]
     same_prompt = Task("p", "def  area(r):   # the area", "area")
-    same_solution = Task("s", "Give the area.", "area", reference="return 3*r")
+    same_solution = Task("s", "Give the area.", "area", reference="return 3*r  # roughly")
     other = Task("o", "Give the area.", "volume", reference="return 3*r")
     assert overlap([other], benchmark) == []
     first, second = overlap([same_prompt, same_solution, other], benchmark)
     assert first.startswith("1 of 3 train tasks have the prompt of a benchmark task (p)")
     assert second.startswith("1 of 3 train tasks have the function name and reference of a benchmark task (s)")
+
+
+def test_references_that_differ_in_a_sign_are_different_solutions():
+    train = Task("t", "All but the first.", "f", reference="    return xs[1:]\n")
+    first_only = Task("b", "The first.", "f", reference="    return xs[:1]\n")
+    assert overlap([train], [first_only]) == []
