@@ -3,39 +3,57 @@
 from __future__ import annotations
 
 import json as json_format
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from evenkeel.cli.text import plain_text
 from evenkeel.errors import UsageError
 
 if TYPE_CHECKING:
     from evenkeel.config.schema import RunConfig
     from evenkeel.metrics.pass_at_k import PassAtK
+    from evenkeel.records import Task
     from evenkeel.train.checkpoint import Checkpoint
 
 
 def evaluate(
-    model: Annotated[str, typer.Argument(metavar="MODEL_OR_RUN", help="A run directory (its best checkpoint), a model, or `embedded`.")],
+    model: Annotated[
+        str, typer.Argument(metavar="MODEL_OR_RUN", help="A run directory (its best checkpoint), a model, or `embedded`.")
+    ],
     tasks: Annotated[str, typer.Option(help="As `data.train`: a file, hf:NAME, embedded:test.")] = "embedded:test",
     samples: Annotated[int, typer.Option(min=1, help="Samples per task.")] = 8,
-    k: Annotated[list[int] | None, typer.Option("--k", min=1, help="Repeatable; without it 1 and the number of samples.")] = None,
+    k: Annotated[
+        list[int] | None, typer.Option("--k", min=1, help="Repeatable; without it 1 and the number of samples.")
+    ] = None,
     temperature: Annotated[float, typer.Option(min=0.0, help="0 is greedy, which needs one sample.")] = 1.0,
     seed: Annotated[int, typer.Option(min=0)] = 0,
     limit: Annotated[int | None, typer.Option(min=1, help="At most so many tasks.")] = None,
-    set_: Annotated[list[str] | None, typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Change a setting; repeatable.")] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Change a setting; repeatable.")
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="One JSON object, for programs.")] = False,
 ) -> None:
-    """Sample answers to every task, run the tests, and estimate pass@k with a 95 % interval over tasks."""
+    """Sample answers to every task, run the tests, and estimate pass@k with a 95 % interval over tasks.
+
+    Says on stderr when a run has trained on tasks that it is evaluated on.
+    """
     samples = 1 if temperature == 0 else samples
     wanted = sorted(set(k or [1, samples]))
     if wanted[-1] > samples:
-        raise UsageError(f"--k is {wanted[-1]}, but there are {samples} samples per task, and pass@k needs at least k. Raise --samples.")
-    config, origin = _subject(model, set_ or [])
-    counts, share = _measure(config, origin, tasks, samples, temperature, seed, limit)
+        raise UsageError(
+            f"--k is {wanted[-1]}, but there are {samples} samples per task, and pass@k needs at least k. Raise --samples."
+        )
     from evenkeel.metrics.pass_at_k import pass_at_k
+    from evenkeel.tasks.load import load_tasks
 
+    chosen = load_tasks(tasks, limit=limit, seed=seed, allow_custom_code=True, setting="--tasks").tasks
+    config, origin = _subject(model, set_ or [])
+    for warning in trained_on(config, chosen) if origin is not None else ():
+        typer.echo(f"warning: {plain_text(warning)}", err=True)
+    counts, share = _measure(config, origin, chosen, samples, temperature, seed)
     _report([pass_at_k(counts, value) for value in wanted], share, json=json)
 
 
@@ -51,8 +69,23 @@ def _subject(name: str, overrides: list[str]) -> tuple[RunConfig, Checkpoint | N
     return load_config(None, [f"model.name={name}", *overrides]), None
 
 
+def trained_on(config: RunConfig, tasks: Sequence[Task]) -> list[str]:
+    """What a run's configuration says against these tasks as a measure of it. Code that it names is not imported."""
+    from evenkeel.tasks.benchmarks import overlap
+    from evenkeel.tasks.load import load_tasks
+
+    data = config.data
+    try:
+        train = load_tasks(
+            data.train, skip_bad_rows=data.skip_bad_rows, limit=data.max_train_samples, seed=config.training.seed
+        ).tasks
+    except UsageError as error:
+        return [f"Whether the run has trained on these tasks was not checked: its train tasks cannot be loaded. {error}"]
+    return overlap(train, tasks)
+
+
 def _measure(
-    config: RunConfig, origin: Checkpoint | None, source: str, samples: int, temperature: float, seed: int, limit: int | None
+    config: RunConfig, origin: Checkpoint | None, tasks: Sequence[Task], samples: int, temperature: float, seed: int
 ) -> tuple[list[tuple[int, int]], float]:
     """(samples, solved) of each task, and the mean share of tests passed."""
     from rich.console import Console
@@ -65,26 +98,26 @@ def _measure(
     from evenkeel.reward.tests import TestsReward
     from evenkeel.rollout.hf import HFEngine
     from evenkeel.sandbox.pool import open_sandbox
-    from evenkeel.tasks.load import load_tasks
     from evenkeel.train.build import policy_at, set_threads
     from evenkeel.train.evaluate import evaluate as evaluate_tasks
 
-    chosen = load_tasks(source, limit=limit, seed=seed, allow_custom_code=True).tasks
     set_threads(config.training.num_threads)
     policy = policy_at(config, origin)
     settings = evaluation_sampling(config, temperature=temperature, num_samples=samples)
     with open_sandbox(config.sandbox) as sandbox, Progress(console=Console(stderr=True), transient=True) as progress:
-        bar = progress.add_task("evaluating", total=len(chosen))
+        bar = progress.add_task("evaluating", total=len(tasks))
         scorer = Scorer(sandbox, (TestsReward(1.0, "share"),))
         groups = evaluate_tasks(
-            HFEngine(policy), scorer, chosen, settings, seed=seed, world=World(cpu=policy.device.type == "cpu"),
+            HFEngine(policy), scorer, tasks, settings, seed=seed, world=World(cpu=policy.device.type == "cpu"),
             on_progress=lambda count: progress.advance(bar, count),
         )  # fmt: skip
     verdicts = [[sample.verdict for sample in group.samples if sample.verdict.scored] for group in groups]
-    counts = [(len(found), sum(verdict.outcome is Outcome.PASSED for verdict in found)) for found in verdicts if len(found) == samples]
+    complete = [found for found in verdicts if len(found) == samples]
+    counts = [(samples, sum(verdict.outcome is Outcome.PASSED for verdict in found)) for found in complete]
     shares = [verdict.share for found in verdicts for verdict in found]
-    if len(counts) < len(chosen):
-        typer.echo(f"{len(chosen) - len(counts)} of {len(chosen)} tasks are left out: the sandbox could not run all their samples.", err=True)
+    if len(complete) < len(tasks):
+        left_out = f"{len(tasks) - len(complete)} of {len(tasks)} tasks"
+        typer.echo(f"{left_out} are left out: the sandbox could not run all their samples.", err=True)
     return counts, sum(shares) / len(shares)
 
 
