@@ -4,7 +4,7 @@
 
 Two corpora, both drawn from the compositions of the train split only. On the first, without slips, it learns to write
 code; that checkpoint is the *twin*, which shows what the architecture can reach and is not shipped. On the second, every
-step that has a slip is written wrongly in 58 % of its occurrences: the student learns the habit, prefers the wrong form,
+step that has a slip is written wrongly in 64 % of its occurrences: the student learns the habit, prefers the wrong form,
 and still samples the right one. That is what reinforcement learning can bring out again. Why each corpus must be learnt
 to the end: `docs/log.md`.
 """
@@ -24,9 +24,10 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, train
 from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
 from evenkeel.records import TestCase
-from evenkeel.tasks.synthetic import Composition, draw_argument, draw_composition, run_body, split_of, write_body, write_prompt
+from evenkeel.tasks.synthetic import CORPUS_STEPS, Composition, draw_argument, draw_composition, run_body, split_of, write_body, write_prompt
 
-SLIP_SHARE = 0.58
+SLIP_SHARE = 0.64
+"""Less, and the start is above 0.32; more, and parts get so rare that sampling seldom finds them."""
 VOCABULARY = 512
 END, PAD = "<|end|>", "<|pad|>"
 
@@ -34,7 +35,7 @@ END, PAD = "<|end|>", "<|pad|>"
 def draw_pair(rng: random.Random, slip_share: float) -> tuple[str, str]:
     """One prompt and one body of a train composition."""
     while True:
-        steps: Composition = draw_composition(rng)
+        steps: Composition = draw_composition(rng, CORPUS_STEPS)
         if split_of(steps) != "train":
             continue
         argument = draw_argument(steps[0].part.takes, rng, short=True)
@@ -138,11 +139,12 @@ def train(model: Qwen2ForCausalLM, stream: Iterator, *, steps: int, peak_rate: f
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True, help="gets `twin/` after the clean corpus and `student/` after the other")
-    parser.add_argument("--clean-steps", type=int, default=4500)
-    parser.add_argument("--slip-steps", type=int, default=1200)
+    parser.add_argument("--twin", type=Path, help="a finished twin to start the second corpus from, instead of making one")
+    parser.add_argument("--clean-steps", type=int, default=2400)
+    parser.add_argument("--slip-steps", type=int, default=600)
     parser.add_argument("--rows", type=int, default=64)
-    parser.add_argument("--rate", type=float, default=4e-3)
-    parser.add_argument("--slip-rate", type=float, default=1e-3)
+    parser.add_argument("--rate", type=float, default=6e-3)
+    parser.add_argument("--slip-rate", type=float, default=1.5e-3)
     parser.add_argument("--hidden", type=int, default=128)
     parser.add_argument("--layers", type=int, default=5)
     parser.add_argument("--seed", type=int, default=0)
@@ -152,14 +154,17 @@ def main() -> None:
     tokenizer = train_tokenizer(arguments.seed)
     model = new_model(tokenizer, arguments.hidden, arguments.layers)
     print(f"{model.num_parameters():,} parameters")
-    rng = random.Random(f"corpus/{arguments.seed}")
-    phases = (("twin", 0.0, arguments.clean_steps, arguments.rate), ("student", SLIP_SHARE, arguments.slip_steps, arguments.slip_rate))
+    phases = [("twin", 0.0, arguments.clean_steps, arguments.rate), ("student", SLIP_SHARE, arguments.slip_steps, arguments.slip_rate)]
+    if arguments.twin:
+        model, phases = Qwen2ForCausalLM.from_pretrained(arguments.twin), phases[1:]
     for name, slip_share, steps, rate in phases:
-        stream = batches(tokenizer, rng, slip_share, arguments.rows)
+        stream = batches(tokenizer, random.Random(f"corpus/{name}/{arguments.seed}"), slip_share, arguments.rows)
         train(model, stream, steps=steps, peak_rate=rate, log_path=arguments.out / "training.log")
         model.save_pretrained(arguments.out / name, safe_serialization=True)
         tokenizer.save_pretrained(arguments.out / name)
-    recipe = {key: value for key, value in vars(arguments).items() if key != "out"} | {"slip_share": SLIP_SHARE}
+        for file in (arguments.out / name).iterdir():
+            file.chmod(0o644)  # safetensors writes 0600, and a package is read by everyone
+    recipe = {key: value for key, value in vars(arguments).items() if key not in ("out", "twin")} | {"slip_share": SLIP_SHARE}
     (arguments.out / "student" / "recipe.json").write_text(json.dumps(recipe, indent=2) + "\n")
 
 

@@ -14,8 +14,10 @@ from pathlib import Path
 
 import torch
 import transformers
+from safetensors import SafetensorError
+from tokenizers import Tokenizer
 from torch import nn
-from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from evenkeel.config.schema import ModelSettings
 from evenkeel.errors import MissingExtra, UsageError
@@ -105,9 +107,24 @@ def _load_tokenizer(name: str, source: str) -> PreTrainedTokenizerBase:
             "Copy the tokenizer's files of the model it came from into it."
         )
     try:
-        return AutoTokenizer.from_pretrained(source, trust_remote_code=False)
+        tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=False)
+        return tokenizer if _follows_its_file(tokenizer, source) else PreTrainedTokenizerFast.from_pretrained(source)
     except (OSError, ValueError) as error:
         raise UsageError(f"The tokenizer of `{name}` could not be loaded: {_first_line(error)}") from error
+
+
+def _follows_its_file(tokenizer: PreTrainedTokenizerBase, source: str) -> bool:
+    """Whether AutoTokenizer built what tokenizer.json says.
+
+    For some model types (qwen2 among them) transformers 5 takes the class of the model type whatever the files say, and the
+    class brings its own way of cutting text into words. A model with a tokenizer of its own then reads other tokens than it
+    was trained on, in silence. The file is the truth.
+    """
+    file = Path(source, "tokenizer.json")
+    if not file.is_file() or not tokenizer.is_fast:
+        return True
+    written = Tokenizer.from_file(str(file))
+    return str(written.pre_tokenizer) == str(tokenizer.backend_tokenizer.pre_tokenizer)
 
 
 def _load_weights(settings: ModelSettings, source: str, device: torch.device) -> PreTrainedModel:
@@ -116,7 +133,7 @@ def _load_weights(settings: ModelSettings, source: str, device: torch.device) ->
         arguments["quantization_config"] = _four_bit(device)
     try:
         model = AutoModelForCausalLM.from_pretrained(source, **arguments)
-    except (OSError, ValueError, RuntimeError) as error:
+    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
         raise UsageError(
             f"The model `{settings.name}` could not be loaded: {_first_line(error)}. "
             "A directory must hold config.json and safetensors weights; a hub name needs the network or a filled cache."

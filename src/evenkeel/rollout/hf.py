@@ -20,12 +20,13 @@ from evenkeel.config.stages import SamplingSettings
 from evenkeel.policy.lora import FoldedCopy, can_fold
 from evenkeel.policy.model import Policy
 from evenkeel.records import Completion, SampleGroup, Task
+from evenkeel.rollout.cache import repeated
 from evenkeel.rollout.prompt import prompt_tokens
 from evenkeel.rollout.sampler import draw
 
-MAX_ROWS = 1024
+MAX_ROWS = 256
 """Rows decoded together. More do not decode faster on a CPU and their cache grows without bound."""
-COMPACT_AT = 0.125
+COMPACT_AT = 0.25
 """Finished rows are dropped from the cache when they are this share of it: dropping copies the cache."""
 
 
@@ -114,12 +115,11 @@ class _DecodeState:
             input_ids=ids_GP, attention_mask=mask_GP, position_ids=(mask_GP.cumsum(1) - 1).clamp(min=0), past_key_values=cache,
             use_cache=True, logits_to_keep=1,
         )  # fmt: skip
-        cache.batch_repeat_interleave(num_samples)
         count = len(prompts) * num_samples
         return cls(
             row_ids_R=torch.arange(count, device=device),
             running_R=torch.ones(count, dtype=torch.bool, device=device),
-            cache=cache,
+            cache=repeated(cache, num_samples),
             attention_mask_RT=mask_GP.repeat_interleave(num_samples, 0),
             positions_R=mask_GP.sum(1).repeat_interleave(num_samples, 0),
             logits_RV=output.logits[:, -1].repeat_interleave(num_samples, 0),

@@ -23,9 +23,11 @@ from evenkeel.tasks.synthetic_parts import PARTS, Part
 VARIABLES = {"list": "xs", "text": "s", "words": "ws", "dict": "d", "number": "n"}
 PARTS_TAKING = {kind: [part for part in PARTS if part.takes == kind] for kind in VARIABLES}
 START_KINDS = ("list", "list", "list", "text", "text", "words", "dict", "number")
-STEP_WEIGHTS = (2, 6, 7, 5)
-"""How often a task has one, two, three, four steps, out of 20."""
-MAX_STEPS = len(STEP_WEIGHTS)
+CORPUS_STEPS = (2, 6, 7, 5)
+"""How often a text of the student's corpus has one, two, three, four steps, out of 20."""
+TASK_STEPS = (1, 5, 12, 12)
+"""The same for tasks, out of 30: fewer of the short ones, which need little learning."""
+MAX_STEPS = len(TASK_STEPS)
 HIDDEN_CASES = 6
 WORDS = "red blue green stone river cloud apple tree moon salt old small quick open warm north seven echo lamp bird".split()
 
@@ -59,10 +61,10 @@ def split_of(steps: Composition) -> str:
     return "train" if bucket < 70 else "validation" if bucket < 85 else "test"
 
 
-def draw_composition(rng: random.Random) -> Composition:
+def draw_composition(rng: random.Random, step_weights: tuple[int, ...]) -> Composition:
     """A random chain of parts in which each takes what the one before gives; no part occurs twice in a row."""
     kind = rng.choice(START_KINDS)
-    count = rng.choices(range(1, MAX_STEPS + 1), STEP_WEIGHTS)[0]
+    count = rng.choices(range(1, MAX_STEPS + 1), step_weights)[0]
     steps: list[Step] = []
     while len(steps) < count:
         part = rng.choice(PARTS_TAKING[kind])
@@ -174,7 +176,7 @@ def draw_tasks(split: str, count: int, seed: int) -> Iterator[Task]:
     rng = random.Random(f"{split}/{seed}")
     seen: set[str] = set()
     while len(seen) < count:
-        steps = draw_composition(rng)
+        steps = draw_composition(rng, TASK_STEPS)
         key = composition_key(steps)
         if key in seen or split_of(steps) != split:
             continue
