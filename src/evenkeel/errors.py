@@ -1,8 +1,8 @@
 """What can go wrong, and whose move it is.
 
-    EvenkeelError
-    ├── UsageError      the user can fix it (configuration, files, arguments); shown without a traceback, exit code 2
-    └── RunError        this run cannot go on (full disk, no reward signal, repeated NaN); shown without a traceback, exit code 1
+    EvenkeelError       shown without a traceback
+    ├── UsageError      the user can fix it (configuration, files, arguments); exit code 2
+    └── RunError        this run cannot go on (full disk, no reward signal, repeated NaN); exit code 1
 
 A message says what was asked, what was found and what to do. `assert` is for our own mistakes. What the world does
 wrong (a timed-out test, an unreadable judge reply) is no exception but a status on a record, see `records.py`.

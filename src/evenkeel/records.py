@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-
 # --------------------------------------------------------------------------- 1 choose: tasks
 
 
@@ -40,7 +39,8 @@ class TestCase:
 class Task:
     """One programming task.
 
-    >>> task = Task("add", 'def add(xs):\\n    \"\"\"Sum.\"\"\"\\n', "add", cases=(TestCase(([1, 2],), 3),), reference="    return sum(xs)\\n")
+    >>> prompt, reference = 'def add(xs):\\n    \"\"\"Sum.\"\"\"\\n', "    return sum(xs)\\n"
+    >>> task = Task("add", prompt, "add", cases=(TestCase(([1, 2],), 3),), reference=reference)
     >>> task.language, len(task.cases)
     ('python', 1)
     """
@@ -60,7 +60,8 @@ class Task:
     difficulty: float | None = None
     """0 easy .. 1 hard, as declared; None when the file does not say."""
     reference: str | None = None
-    """A right answer in the form of a completion: it continues the prompt, or is a whole program that defines the entry point."""
+    """A right answer in the form of a completion: it continues the prompt, or is a whole program that defines the entry
+    point."""
 
     @property
     def hidden_cases(self) -> tuple[TestCase, ...]:
@@ -90,7 +91,8 @@ class Completion:
     truncated: bool
     """True when the token limit ended it, not an end-of-sequence token."""
     kept_tokens: tuple[tuple[int, ...], ...] | None = None
-    """Only with top-p or top-k: for each position the token ids that could be drawn. The update normalises over the same set."""
+    """Only with top-p or top-k: for each position the token ids that could be drawn. The update normalises over the same
+    set."""
 
     @property
     def length(self) -> int:

@@ -19,7 +19,10 @@ def compare(
     second: Annotated[Path, typer.Argument(help="Directory of the run to compare with it.")],
     json: Annotated[bool, typer.Option("--json", help="One JSON object, for programs.")] = False,
 ) -> None:
-    """Compare two runs at their last evaluation, paired over the validation tasks of both; differences are second minus first."""
+    """Compare two runs at their last evaluation, paired over the validation tasks of both.
+
+    Differences are second minus first.
+    """
     from evenkeel.metrics.view import open_run
     from evenkeel.report.comparison import compare_runs
 

@@ -13,7 +13,9 @@ from evenkeel.errors import UsageError
 def export(
     run: Annotated[Path, typer.Argument(help="Directory of the run.")],
     merged: Annotated[Path | None, typer.Option(help="Write the model here, adapter folded in, for transformers.")] = None,
-    metrics: Annotated[Path | None, typer.Option(help="Write the metrics here: .jsonl or .csv, a row per step and epoch.")] = None,
+    metrics: Annotated[
+        Path | None, typer.Option(help="Write the metrics here: .jsonl or .csv, a row per step and epoch.")
+    ] = None,
 ) -> None:
     """Export the merged model, the metrics, or both."""
     if merged is None and metrics is None:

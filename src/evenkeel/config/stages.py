@@ -105,10 +105,14 @@ def curriculum_settings(config: RunConfig) -> CurriculumSettings:
 
 def sampling_settings(config: RunConfig) -> SamplingSettings:
     rlaif = config.rlaif
-    return SamplingSettings(rlaif.num_samples_per_prompt, rlaif.generation_temperature, rlaif.max_new_tokens, rlaif.top_p, rlaif.top_k)
+    return SamplingSettings(
+        rlaif.num_samples_per_prompt, rlaif.generation_temperature, rlaif.max_new_tokens, rlaif.top_p, rlaif.top_k
+    )
 
 
-def evaluation_sampling(config: RunConfig, *, temperature: float | None = None, num_samples: int | None = None) -> SamplingSettings:
+def evaluation_sampling(
+    config: RunConfig, *, temperature: float | None = None, num_samples: int | None = None
+) -> SamplingSettings:
     """Held-out sampling; a temperature of 0 is greedy, which needs one sample."""
     settings = config.evaluation
     temperature = settings.temperature if temperature is None else temperature
@@ -132,10 +136,10 @@ def credit_settings(config: RunConfig) -> CreditSettings:
     rlaif = config.rlaif
     threshold = rlaif.reward_threshold
     quantile = threshold.quantile if isinstance(threshold, QuantileThreshold) else None
+    lowest_reward = None if quantile is not None else threshold
     keep_best = {"all": None, "best": 1, "top_k": rlaif.top_k_samples}[rlaif.train_on]
     return CreditSettings(
-        rlaif.advantage, rlaif.reward_weight, None if quantile is not None else threshold, quantile, keep_best, rlaif.mask_truncated,
-        rlaif.overlong_penalty,
+        rlaif.advantage, rlaif.reward_weight, lowest_reward, quantile, keep_best, rlaif.mask_truncated, rlaif.overlong_penalty,
     )  # fmt: skip
 
 

@@ -79,7 +79,8 @@ def write_body(steps: Composition, slips: tuple[bool, ...] | None = None) -> str
     """The function body, one line a step. `slips[i]` writes the i-th step wrongly."""
     slips = slips or (False,) * len(steps)
     lines = [
-        f"    {VARIABLES[step.part.gives]} = {step.expression(slip=slip)}\n" for step, slip in zip(steps[:-1], slips, strict=False)
+        f"    {VARIABLES[step.part.gives]} = {step.expression(slip=slip)}\n"
+        for step, slip in zip(steps[:-1], slips, strict=False)
     ]
     return "".join(lines) + f"    return {steps[-1].expression(slip=slips[-1])}\n"
 
@@ -137,7 +138,9 @@ def draw_cases(steps: Composition, rng: random.Random) -> tuple[TestCase, ...] |
     kind = steps[0].part.takes
     right = write_body(steps)
     wrong = [
-        write_body(steps, tuple(i == at for i in range(len(steps)))) for at, step in enumerate(steps) if step.part.slip is not None
+        write_body(steps, tuple(i == at for i in range(len(steps))))
+        for at, step in enumerate(steps)
+        if step.part.slip is not None
     ]
     example = draw_argument(kind, rng, short=True)
     visible = TestCase((example,), run_body(steps, right, example), visible=True)
@@ -161,8 +164,9 @@ def make_task(task_id: str, steps: Composition, rng: random.Random) -> Task | No
         return None
     difficulty = sum(step.part.weight for step in steps) / (1.5 * MAX_STEPS)
     return Task(
-        task_id, write_prompt(steps, cases[0]), "solve", cases=cases, difficulty=round(difficulty, 3), reference=write_body(steps)
-    )
+        task_id, write_prompt(steps, cases[0]), "solve",
+        cases=cases, difficulty=round(difficulty, 3), reference=write_body(steps),
+    )  # fmt: skip
 
 
 def embedded_tasks(split: str) -> tuple[Task, ...]:

@@ -17,7 +17,8 @@ def record(path, late_share):
     with RunStore(path / "run.db") as store:
         for epoch in (1, 2):
             share = late_share if epoch == 2 else 0.0
-            sort = scored("sort", sample(share, text=f"sorted in epoch {epoch}", parts=[part("tests", share)]), sample(0.0, text="pass"))
+            latest = sample(share, text=f"sorted in epoch {epoch}", parts=[part("tests", share)])
+            sort = scored("sort", latest, sample(0.0, text="pass"))
             evil = scored("evil", sample(0.5, text=HOSTILE), sample(None, text="lost"))
             store.record_step(StepRecord(epoch, epoch, {"reward/mean": share / 2}), [credited(sort), credited(evil)])
             scores = [TaskScore(f"v{i}", (share,), (share - i * 0.01,)) for i in range(5)]
@@ -74,7 +75,8 @@ def test_samples_that_are_not_there_name_what_is(good, capsys, arguments, words)
 
 
 def test_a_directory_that_is_no_run_exits_2(tmp_path, capsys):
-    for command in (["samples", str(tmp_path)], ["compare", str(tmp_path), str(tmp_path)], ["export", str(tmp_path), "--metrics", "m.csv"]):
+    here = str(tmp_path)
+    for command in (["samples", here], ["compare", here, here], ["export", here, "--metrics", "m.csv"]):
         assert evenkeel(command) == 2
         assert "no run directory" in capsys.readouterr().err
 
@@ -96,7 +98,9 @@ def test_export_writes_the_metrics(good, tmp_path, capsys):
     assert [(row["kind"], row["reward/mean"]) for row in rows] == [("step", 0.0), ("epoch", 0.0), ("step", 0.5), ("epoch", 0.5)]
 
 
-@pytest.mark.parametrize(("arguments", "words"), [([], "Nothing to export"), (["--metrics", "m.xlsx"], "ends in .jsonl or .csv")])
+@pytest.mark.parametrize(
+    ("arguments", "words"), [([], "Nothing to export"), (["--metrics", "m.xlsx"], "ends in .jsonl or .csv")]
+)
 def test_export_says_what_it_needs(good, capsys, arguments, words):
     assert evenkeel(["export", good, *arguments]) == 2
     assert words in capsys.readouterr().err

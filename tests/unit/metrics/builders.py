@@ -36,8 +36,8 @@ def part(name, value, *, weight=1.0):
 
 def report(**changes):
     values = {
-        "loss": 0.1, "policy_loss": 0.0, "kl_to_reference": 0.02, "kl_sampler_to_trainer": 0.0, "entropy": 0.5, "grad_norm": 2.0,
-        "grad_clipped": True, "clip_fraction": 0.0, "ratio_max": 1.0, "learning_rate": 1e-3, "kl_penalty": 0.05,
-        "trained_tokens": 100, "trained_samples": 10, "micro_batch_size": 8,
+        "loss": 0.1, "policy_loss": 0.0, "kl_to_reference": 0.02, "kl_sampler_to_trainer": 0.0, "entropy": 0.5,
+        "grad_norm": 2.0, "grad_clipped": True, "clip_fraction": 0.0, "ratio_max": 1.0, "learning_rate": 1e-3,
+        "kl_penalty": 0.05, "trained_tokens": 100, "trained_samples": 10, "micro_batch_size": 8,
     }  # fmt: skip
     return UpdateReport(**(values | changes))

@@ -116,5 +116,6 @@ def test_start_temperatures_carry_their_names():
 def test_every_collected_metric_is_in_the_catalogue():
     steps = [step_metrics(small_step(), report(), dict.fromkeys(("rollout", "reward", "reference", "update", "step"), 1.0))]
     collected = steps[0] | epoch_metrics(small_step(), steps, FACTS) | start_metrics({0.3: [TaskScore("a", (1.0,), (1.0,))]})
-    collected |= evaluation_metrics([TaskScore("a", (1.0,), (1.0,)), TaskScore("b", (0.0,), (0.0,))], [TaskScore("a", (1.0,), (1.0,))])
+    solved, unsolved = TaskScore("a", (1.0,), (1.0,)), TaskScore("b", (0.0,), (0.0,))
+    collected |= evaluation_metrics([solved, unsolved], [solved])
     assert [name for name in collected if metric(name) is None] == []

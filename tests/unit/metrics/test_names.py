@@ -6,8 +6,8 @@ from evenkeel.metrics.names import CATALOGUE, in_reading_order, metric
 from evenkeel.metrics.page import metrics_page
 from evenkeel.records import Outcome
 
-PROMISED = """reward/mean reward/best_of_n reward/std validation/tests/mean validation/reward/mean loss/mean kl/mean grad_norm/mean
-learning_rate diversity/unique_fraction diversity/mean_similarity time/epoch_s""".split()
+PROMISED = """reward/mean reward/best_of_n reward/std validation/tests/mean validation/reward/mean loss/mean kl/mean
+grad_norm/mean learning_rate diversity/unique_fraction diversity/mean_similarity time/epoch_s""".split()
 
 
 @pytest.mark.parametrize("name", PROMISED)

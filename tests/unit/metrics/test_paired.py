@@ -24,7 +24,8 @@ def test_three_tasks_worked_by_hand():
 def test_it_is_scipys_paired_t_interval():
     before = {f"t{i}": [i % 7 / 7, i % 3 / 3] for i in range(20)}
     after = {f"t{i}": [i % 5 / 5, i % 2 / 2] for i in range(20)}
-    expected = stats.ttest_rel([sum(v) / 2 for v in after.values()], [sum(v) / 2 for v in before.values()]).confidence_interval()
+    means = [[sum(shares) / 2 for shares in tasks.values()] for tasks in (after, before)]
+    expected = stats.ttest_rel(*means).confidence_interval()
     found = paired_difference(scores(**before), scores(**after))
     assert (found.low, found.high) == (pytest.approx(expected.low), pytest.approx(expected.high))
 
@@ -38,7 +39,7 @@ def test_more_samples_of_a_task_are_not_more_tasks():
 def test_swapping_mirrors_the_interval():
     one, two = scores(a=[0.1], b=[0.4], c=[0.9]), scores(a=[0.3], b=[0.2], c=[1.0])
     there, back = paired_difference(one, two), paired_difference(two, one)
-    assert (back.mean, back.low, back.high) == (pytest.approx(-there.mean), pytest.approx(-there.high), pytest.approx(-there.low))
+    assert (back.mean, back.low, back.high) == pytest.approx((-there.mean, -there.high, -there.low))
 
 
 def test_a_fall_beyond_noise_is_a_fall():
