@@ -18,7 +18,7 @@ from evenkeel.config.length import tasks_per_rollout
 from evenkeel.config.schema import RunConfig
 
 GIB = 2**30
-DECODED_ROWS = 1024
+DECODED_ROWS = 256
 """Most completions that the `hf` engine decodes together (`MAX_ROWS` in rollout/hf.py; a test compares)."""
 LOGIT_COPIES = 5
 """Float32 matrices of completions x vocabulary alive in the backward pass: scaled logits, their log-softmax, its gradient, that
