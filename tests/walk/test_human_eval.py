@@ -17,8 +17,7 @@ from evenkeel.sandbox.base import Job
 from evenkeel.sandbox.pool import open_sandbox
 from evenkeel.tasks.base import program_of
 from evenkeel.tasks.load import load_tasks
-
-from .mutants import mutants_of
+from tests.walk.mutants import mutants_of
 
 HUMAN_EVAL = Path(__file__).parents[3] / "shared/data/humaneval/HumanEval.jsonl.gz"
 SURVIVORS = [json.loads(line) for line in Path(__file__).with_name("human_eval_survivors.jsonl").read_text().splitlines()]

@@ -5,8 +5,7 @@ from hypothesis import strategies as st
 
 from evenkeel.records import Outcome, Task, TestCase
 from evenkeel.sandbox.grade import equal
-
-from .conftest import ADD, returning, run
+from tests.unit.sandbox.conftest import ADD, returning, run
 
 _CHECK = "def check(candidate):\n    assert candidate(1, 2) == 3\n    assert candidate(b=5, a=5) == 10\n"
 ASSERTS = Task("add", "def add(a, b):\n", "add", assert_source=_CHECK)

@@ -8,8 +8,7 @@ import time
 from pathlib import Path
 
 from evenkeel.records import Outcome, Task, TestCase
-
-from .conftest import ADD, returning, run
+from tests.unit.sandbox.conftest import ADD, returning, run
 
 ASSERTS = Task("add", "def add(a, b):\n", "add", assert_source="def check(candidate):\n    assert candidate(1, 2) == 3\n")
 

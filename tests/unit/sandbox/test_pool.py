@@ -1,5 +1,6 @@
 import os
 import shutil
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -10,8 +11,7 @@ from evenkeel.errors import UsageError
 from evenkeel.records import Outcome
 from evenkeel.sandbox.base import Job
 from evenkeel.sandbox.pool import open_sandbox
-
-from .conftest import ADD, returning, run, settings
+from tests.unit.sandbox.conftest import ADD, returning, run, settings
 
 SOURCE = Path(__file__).parents[3] / "src"
 
@@ -64,7 +64,7 @@ def test_what_a_program_does_to_the_parser_is_its_own_doing(sandbox):
 def test_what_a_lost_sandbox_did_not_inspect_is_told_apart(monkeypatch, tmp_path):
     with open_sandbox(settings()) as sandbox:
         monkeypatch.setattr(sys, "executable", _broken_python(tmp_path))
-        sandbox._workers[0]._zygotes["solution"].kill()
+        sandbox._workers[0]._zygotes["solution"]._control.shutdown(socket.SHUT_RDWR)  # certain at once, as a kill is not
         facts = sandbox.inspect(["x = 1\n", "x = (\n"])
     assert [fact.status for fact in facts] == ["not_inspected", "not_inspected"]
     assert "no library here" in facts[0].error
