@@ -144,7 +144,7 @@ def test_a_step_that_is_not_finite_is_dropped_and_leaves_the_weights(make_policy
 
 def test_a_batch_without_rows_is_dropped_and_says_so(make_policy):
     report = updater_for(make_policy()).update(TrainBatch((), 4, 40, 64, 0), STEP, RolloutMemory())
-    assert not report.applied and not report.nonfinite and "nothing to teach" in report.dropped_reason
+    assert not report.applied and not report.nonfinite and "had anything to teach" in report.dropped_reason
 
 
 def test_the_gradient_norm_is_reported_before_clipping(make_policy):
