@@ -21,8 +21,8 @@ LAYERS = (
 )
 LAYER_OF = {name: level for level, names in enumerate(LAYERS) for name in names}
 
-TORCH_ZONE = ("policy", "algorithm", "train", "distributed", "rollout/hf.py", "rollout/sampler.py")
-"""`rollout/sampler.py` draws the tokens for `rollout/hf.py`."""
+TORCH_ZONE = ("policy", "algorithm", "train", "distributed", "rollout/hf.py", "rollout/sampler.py", "rollout/cache.py")
+"""`rollout/sampler.py` draws the tokens for `rollout/hf.py`, `rollout/cache.py` keeps its keys and values."""
 OUTSIDE_THE_ZONE = ("algorithm/advantages.py",)
 HEAVY = ("torch", "transformers", "peft", "accelerate", "bitsandbytes")
 
