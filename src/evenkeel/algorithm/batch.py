@@ -8,9 +8,10 @@
           `------ P, left padded '  `------ C, right padded ----'
 
 The completions are the last C columns of every row, so log-probabilities and logits are needed for these only. Each
-micro-batch is only as wide as its own longest prompt and longest completion.
+micro-batch is only as wide as its own longest prompt and longest completion. Samples of one task stay together, so that
+a micro-batch holds few different prompts: each is stored, and can be run, once.
 
-Legend: B rows of the micro-batch, P prompt columns, C completion columns, T = P + C.
+Legend: B rows of the micro-batch, U different prompts in it, P prompt columns, C completion columns, T = P + C.
 """
 
 from __future__ import annotations
@@ -53,14 +54,16 @@ class MicroBatch:
 
     row_indices: tuple[int, ...]
     """Length B: row b is `TrainBatch.rows[row_indices[b]]`."""
-    input_ids_BT: Tensor
-    """int64."""
-    attention_mask_BT: Tensor
-    """int64, 1 on prompt and completion, 0 on padding."""
-    position_ids_BT: Tensor
-    """int64: 0 on the first prompt token whatever the padding before it; on padding any valid position."""
+    prompt_ids_UP: Tensor
+    """int64: the different prompts, padded left."""
+    prompt_mask_UP: Tensor
+    """int64, 1 on the prompt, 0 on padding."""
+    prompt_of_row_B: Tensor
+    """int64: row b continues prompt prompt_of_row_B[b]."""
     completion_ids_BC: Tensor
-    """int64: the last C columns of input_ids_BT."""
+    """int64, padded right."""
+    completion_mask_BC: Tensor
+    """int64, 1 on the completion, 0 on padding."""
     mask_BC: Tensor
     """float32: 1 on the tokens that train, 0 on padding."""
     sampler_logprobs_BC: Tensor
@@ -74,6 +77,21 @@ class MicroBatch:
     def num_tokens(self) -> int:
         """Tokens that train in this micro-batch."""
         return int(self.mask_BC.sum().item())
+
+    @property
+    def input_ids_BT(self) -> Tensor:
+        """Prompt and completion of every row, int64."""
+        return torch.cat([self.prompt_ids_UP[self.prompt_of_row_B], self.completion_ids_BC], dim=1)
+
+    @property
+    def attention_mask_BT(self) -> Tensor:
+        """int64, 1 on prompt and completion, 0 on padding."""
+        return torch.cat([self.prompt_mask_UP[self.prompt_of_row_B], self.completion_mask_BC], dim=1)
+
+    @property
+    def position_ids_BT(self) -> Tensor:
+        """int64: 0 on the first prompt token whatever the padding before it; on padding any valid position."""
+        return (self.attention_mask_BT.cumsum(dim=1) - 1).clamp(min=0)
 
     def to(self, device: torch.device | str) -> MicroBatch:
         tensors = {f.name: getattr(self, f.name) for f in fields(self) if isinstance(getattr(self, f.name), Tensor)}
@@ -105,31 +123,40 @@ class TrainBatch:
         return self.num_sequences - len(self.rows)
 
     def micro_batches(self, size: int) -> list[MicroBatch]:
-        """Rows of like length together, `size` at a time.
+        """Rows of one prompt together, prompts of like completion length together, `size` rows at a time.
 
-        The longest come first, so that running out of memory shows in the first micro-batch, before work is lost. Equal
-        lengths keep the order of the rows: the split is a function of the rows alone.
+        The longest come first, so that running out of memory shows in the first micro-batch, before work is lost. Ties
+        keep the order of the rows: the split is a function of the rows alone.
         """
         assert size >= 1, size
-        order = sorted(range(len(self.rows)), key=lambda i: (-self.rows[i].length, -len(self.rows[i].prompt_ids), i))
+        longest: dict[tuple[int, ...], int] = {}
+        first: dict[tuple[int, ...], int] = {}
+        for index, row in enumerate(self.rows):
+            longest[row.prompt_ids] = max(row.length, longest.get(row.prompt_ids, 0))
+            first.setdefault(row.prompt_ids, index)
+
+        def place(index: int) -> tuple[int, ...]:
+            row = self.rows[index]
+            return -longest[row.prompt_ids], -len(row.prompt_ids), first[row.prompt_ids], -row.length, index
+
+        order = sorted(range(len(self.rows)), key=place)
         return [self._micro_batch(order[start : start + size]) for start in range(0, len(order), size)]
 
     def _micro_batch(self, row_indices: Sequence[int]) -> MicroBatch:
         rows = [self.rows[index] for index in row_indices]
-        prompt_width = max(len(row.prompt_ids) for row in rows)
+        prompts = list(dict.fromkeys(row.prompt_ids for row in rows))
+        prompt_width = max(len(prompt) for prompt in prompts)
         completion_width = max(row.length for row in rows)
-        prompt_ids_BP = _pad([row.prompt_ids for row in rows], prompt_width, self.pad_token_id, torch.int64, left=True)
-        prompt_mask_BP = _pad([[1] * len(row.prompt_ids) for row in rows], prompt_width, 0, torch.int64, left=True)
         completion_ids_BC = _pad([row.completion_ids for row in rows], completion_width, self.pad_token_id, torch.int64)
         # The mask follows the lengths, never the ids: the pad token is often the end-of-sequence token, which trains.
         completion_mask_BC = _pad([[1] * row.length for row in rows], completion_width, 0, torch.int64)
-        attention_mask_BT = torch.cat([prompt_mask_BP, completion_mask_BC], dim=1)
         return MicroBatch(
             row_indices=tuple(row_indices),
-            input_ids_BT=torch.cat([prompt_ids_BP, completion_ids_BC], dim=1),
-            attention_mask_BT=attention_mask_BT,
-            position_ids_BT=(attention_mask_BT.cumsum(dim=1) - 1).clamp(min=0),
+            prompt_ids_UP=_pad(prompts, prompt_width, self.pad_token_id, torch.int64, left=True),
+            prompt_mask_UP=_pad([[1] * len(prompt) for prompt in prompts], prompt_width, 0, torch.int64, left=True),
+            prompt_of_row_B=torch.tensor([prompts.index(row.prompt_ids) for row in rows]),
             completion_ids_BC=completion_ids_BC,
+            completion_mask_BC=completion_mask_BC,
             mask_BC=completion_mask_BC.to(torch.float32),
             sampler_logprobs_BC=_pad([row.sampler_logprobs for row in rows], completion_width, 0.0, torch.float32),
             advantages_B=torch.tensor([row.advantage for row in rows], dtype=torch.float32),

@@ -46,9 +46,10 @@ def _train(
         from evenkeel.train import session
     if resume is None:
         from evenkeel.config.load import load_config
+        from evenkeel.config.named import trusted
 
         settings = load_config(config, overrides)
-        permissions = session.Permissions(custom_code=True)
+        permissions = session.Permissions(custom_code=trusted(config))
         _show_plan(console, settings, session, permissions)
         with TerminalListener(console) as listener:
             return session.start(settings, out, listener, permissions, sft=sft)

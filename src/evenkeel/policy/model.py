@@ -23,8 +23,8 @@ from evenkeel.config.schema import ModelSettings
 from evenkeel.errors import MissingExtra, UsageError
 
 transformers.utils.logging.disable_progress_bar()
-# peft 0.21 asks transformers 5 for an attribute under its old name; nothing for the user to do.
-warnings.filterwarnings("ignore", message="`is_gradient_checkpointing` is deprecated", category=FutureWarning)
+# transformers renames gradient to activation checkpointing; peft 0.21 and the releases that we support use the old names.
+warnings.filterwarnings("ignore", message=r"`\w*gradient_checkpointing\w*` is deprecated", category=FutureWarning)
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 

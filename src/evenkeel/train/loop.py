@@ -31,7 +31,7 @@ from evenkeel.errors import RunError
 from evenkeel.metrics.collect import EpochFacts, epoch_metrics, evaluation_metrics, start_metrics, step_metrics, task_scores
 from evenkeel.metrics.rows import Event
 from evenkeel.metrics.summary import GroupSummary, group_summary
-from evenkeel.records import CreditedGroup, EpochRecord, ScoredGroup, StepRecord, Task, UpdateReport
+from evenkeel.records import CreditedGroup, EpochRecord, ScoredGroup, StepRecord, Task, TaskScore, UpdateReport
 from evenkeel.reward.score import score
 from evenkeel.rollout.collect import collect
 from evenkeel.train import checkpoint
@@ -218,7 +218,7 @@ def measure_start(run: Run, then: Callable[[], None] | None = None) -> None:
     metrics = _start_on_train_tasks(run) | evaluation_metrics(task_scores(validation), task_scores(greedy)) | start_metrics(others)
     metrics["time/evaluation_s"] = time.monotonic() - started
     run.early_stopping.observe(0, task_scores(validation))
-    _record_epoch(run, 0, metrics, validation, greedy)
+    _record_epoch(run, 0, metrics, validation, greedy, {f"temperature {t:g}": scores for t, scores in others.items()})
     if then is not None:
         then()
     run.position.epoch = 1
@@ -280,11 +280,15 @@ def _evaluate(run: Run, settings: SamplingSettings) -> list[ScoredGroup]:
     )
 
 
-def _record_epoch(run: Run, epoch: int, metrics: Mapping[str, float], validation: list[ScoredGroup], greedy: list[ScoredGroup]) -> None:
+def _record_epoch(
+    run: Run, epoch: int, metrics: Mapping[str, float], validation: list[ScoredGroup], greedy: list[ScoredGroup],
+    further: Mapping[str, list[TaskScore]] | None = None,
+) -> None:  # fmt: skip
+    """`further`: scores of other measurements by their kind, kept without the answers."""
     record = EpochRecord(epoch, run.position.step, dict(metrics))
     groups = {kind: found for kind, found in (("validation", validation), ("greedy", greedy)) if found}
     if run.world.is_main:
-        run.store.record_epoch(record, {kind: task_scores(found) for kind, found in groups.items()}, groups)
+        run.store.record_epoch(record, {kind: task_scores(found) for kind, found in groups.items()} | dict(further or {}), groups)
     run.world.wait()
     run.trackers.log(record.metrics, record.step)
     run.listener.epoch(run.store.epochs())

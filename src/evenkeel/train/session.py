@@ -118,7 +118,8 @@ def read_tasks(config: RunConfig, permissions: Permissions) -> tuple[tuple[Task,
     train = load_tasks(data.train, limit=data.max_train_samples, **arguments)
     if data.validation is None:
         return train.tasks, ()
-    return train.tasks, load_tasks(data.validation, limit=data.max_validation_samples, **arguments).tasks
+    validation = load_tasks(data.validation, limit=data.max_validation_samples, setting="data.validation", **arguments)
+    return train.tasks, validation.tasks
 
 
 def config_of(directory: Path) -> RunConfig:

@@ -50,8 +50,16 @@ def test_a_completion_that_ends_in_the_pad_token_trains_on_it():
 
 def test_each_micro_batch_is_only_as_wide_as_its_own_longest_prompt_and_completion():
     micros = batch_of(row([1], [2]), row([1, 1, 1], [2, 2, 2, 2]), row([1, 1], [2]), row([1], [2, 2, 2])).micro_batches(2)
-    assert [micro.row_indices for micro in micros] == [(1, 3), (2, 0)]  # longest completion first, then longest prompt
+    # The prompt with the longest completion first; the rows of one prompt stay together, so row 0 follows row 3
+    assert [micro.row_indices for micro in micros] == [(1, 3), (0, 2)]
     assert [tuple(micro.input_ids_BT.shape) for micro in micros] == [(2, 3 + 4), (2, 2 + 1)]
+
+
+def test_a_prompt_is_stored_once_for_all_its_completions():
+    (micro,) = batch_of(row([1, 1], [2]), row([3], [4, 4]), row([1, 1], [5, 5, 5])).micro_batches(8)
+    assert micro.row_indices == (2, 0, 1)
+    assert micro.prompt_ids_UP.tolist() == [[1, 1], [PAD, 3]]
+    assert micro.prompt_of_row_B.tolist() == [0, 0, 1]
 
 
 def test_equal_lengths_keep_the_order_of_the_rows():
