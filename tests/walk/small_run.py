@@ -23,13 +23,25 @@ def arguments(out: Path | None = None, **changes) -> list[str]:
 
 
 def start(command: list[str], **keywords) -> subprocess.Popen:
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "env": environment} | keywords
-    return subprocess.Popen([sys.executable, "-m", "evenkeel.cli", *command], **pipes)
+    return _popen([sys.executable, "-m", "evenkeel.cli", *command], **keywords)
 
 
 def evenkeel(command: list[str], *, expect: int = 0, **keywords) -> subprocess.CompletedProcess:
-    process = start(command, **keywords)
+    return _finished(start(command, **keywords), expect)
+
+
+def run_python(command: list[str]) -> subprocess.CompletedProcess:
+    """Any command, expected to succeed."""
+    return _finished(_popen(command), 0)
+
+
+def _popen(command: list[str], **keywords) -> subprocess.Popen:
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "env": environment} | keywords
+    return subprocess.Popen(command, **pipes)
+
+
+def _finished(process: subprocess.Popen, expect: int) -> subprocess.CompletedProcess:
     out, err = process.communicate(timeout=280)
     assert process.returncode == expect, f"exit code {process.returncode}\n{out}\n{err}"
-    return subprocess.CompletedProcess(command, process.returncode, out, err)
+    return subprocess.CompletedProcess(process.args, process.returncode, out, err)

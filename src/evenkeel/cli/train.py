@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -28,7 +29,8 @@ def train(
     """Train a student. Ctrl-C finishes the step, saves and exits with 130; --resume goes on from there."""
     from rich.console import Console
 
-    console = Console(emoji=False)
+    # Launched by accelerate or torchrun, only the first process talks.
+    console = Console(emoji=False, quiet=os.environ.get("RANK", "0") != "0")
     _refuse_contradictions(config, resume, from_, set_, out, sft)
     ending = _train(console, config, set_ or [], out, resume, from_, sft=sft, allow_code=allow_code)
     _say_goodbye(console, ending)

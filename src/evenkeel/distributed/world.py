@@ -11,6 +11,7 @@ So the update of N processes is the update of one, up to the order of floating-p
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
 import torch
@@ -74,3 +75,7 @@ class World:
 
     def wait(self) -> None:
         self._accelerator.wait_for_everyone()
+
+    def main_first(self) -> AbstractContextManager[None]:
+        """The body runs in the main process, then in the others."""
+        return self._accelerator.main_process_first()

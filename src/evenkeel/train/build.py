@@ -116,20 +116,20 @@ class Run:
 
 @contextmanager
 def open_parts(
-    config: RunConfig, directory: Path, train_tasks: tuple[Task, ...], validation_tasks: tuple[Task, ...], *,
+    config: RunConfig, directory: Path, train_tasks: tuple[Task, ...], validation_tasks: tuple[Task, ...], world: World, *,
     listener: Listener, stop_requested: Callable[[], bool], origin: Checkpoint | None = None, allow_custom_code: bool = False,
 ) -> Iterator[Run]:  # fmt: skip
     """Build a run, from the start or from a checkpoint; close what it holds at the end."""
     with ExitStack() as closing:
         set_threads(config.training.num_threads)
         torch.manual_seed(config.training.seed)
-        world = World(cpu=config.training.device == "cpu" or not torch.cuda.is_available())
         policy = policy_at(config, origin)
         training = config.training
         optimizer = make_optimizer(
             policy, betas=(training.adam_beta1, training.adam_beta2), epsilon=training.adam_epsilon, weight_decay=training.weight_decay
         )
-        store = closing.enter_context(RunStore(directory / "run.db"))
+        with world.main_first():
+            store = closing.enter_context(RunStore(directory / "run.db"))
         sandbox = closing.enter_context(open_sandbox(config.sandbox))
         rewards = rewards_of(score_settings(config), allow_custom_code=allow_custom_code)
         trackers = Trackers(config.tracking.trackers, directory, _tracked_facts(config), is_main=world.is_main)

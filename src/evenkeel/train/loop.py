@@ -72,7 +72,8 @@ def run_epoch(run: Run) -> str:
         before = run.position.draws_done
         take_step(run, draws)
         run.listener.advance(run.position.draws_done - before)
-        if run.stop_requested():
+        # One process decides for all: a signal reaches them in different steps.
+        if run.world.from_main(run.stop_requested()):
             return "interrupted"
         every = run.settings.checkpoint_every_steps
         if every and run.position.rollout % every == 0 and run.position.draws_done < len(draws):

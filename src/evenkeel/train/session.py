@@ -11,16 +11,18 @@ import shutil
 import signal
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
 from evenkeel.config.load import apply_overrides, dump_config, load_config
 from evenkeel.config.schema import RunConfig
+from evenkeel.distributed.world import World
 from evenkeel.errors import UsageError
 from evenkeel.metrics.rows import Event
 from evenkeel.metrics.run_directory import lock, new_run_directory
 from evenkeel.metrics.store import RunStore
+from evenkeel.policy.model import resolve_device
 from evenkeel.records import Task
 from evenkeel.tasks.load import load_tasks
 from evenkeel.train import loop
@@ -50,11 +52,11 @@ class Permissions:
 def start(config: RunConfig, out: Path | None, listener: Listener, permissions: Permissions, *, sft: bool = False) -> Ending:
     """Train from the beginning. Tasks are read before the directory is made: a typing error leaves nothing behind."""
     train_tasks, validation_tasks = read_tasks(config, permissions)
-    directory = new_run_directory(out)
-    dump_config(config, directory / "config.yaml")
-    with lock(directory), interruptible() as stop_requested:
+    world = _world(config)
+    directory = _new_directory(config, out, world)
+    with _locked(directory, world), interruptible() as stop_requested:
         parts = open_parts(
-            config, directory, train_tasks, validation_tasks, listener=listener, stop_requested=stop_requested,
+            config, directory, train_tasks, validation_tasks, world, listener=listener, stop_requested=stop_requested,
             allow_custom_code=permissions.custom_code,
         )  # fmt: skip
         with parts as run:
@@ -65,18 +67,20 @@ def start(config: RunConfig, out: Path | None, listener: Listener, permissions: 
 def resume(directory: Path, listener: Listener, permissions: Permissions) -> Ending:
     """Go on with a run from its newest intact checkpoint."""
     config = config_of(directory)
-    with lock(directory), interruptible() as stop_requested:
+    world = _world(config)
+    with _locked(directory, world), interruptible() as stop_requested:
         train_tasks, validation_tasks = read_tasks(config, permissions)
         origin = _newest(directory, listener)
         if origin is not None and origin.state()["position"]["finished"]:
             return Ending(directory, "already_finished")
+        where = f"step {origin.step}" if origin else "the beginning: it was stopped before its first checkpoint"
         with closing(RunStore(directory / "run.db")) as store:
             sft = bool(store.facts().get("sft", False))
-            store.truncate_after(origin.step if origin else -1, origin.epoch if origin else -1)
-            where = f"step {origin.step}" if origin else "the beginning: it was stopped before its first checkpoint"
-            store.record_event(Event("resumed", f"Resumed from {where}.", origin.step if origin else 0))
+            if world.is_main:
+                store.truncate_after(origin.step if origin else -1, origin.epoch if origin else -1)
+                store.record_event(Event("resumed", f"Resumed from {where}.", origin.step if origin else 0))
         parts = open_parts(
-            config, directory, train_tasks, validation_tasks, listener=listener, stop_requested=stop_requested, origin=origin,
+            config, directory, train_tasks, validation_tasks, world, listener=listener, stop_requested=stop_requested, origin=origin,
             allow_custom_code=permissions.custom_code,
         )  # fmt: skip
         with parts as run:
@@ -89,12 +93,13 @@ def branch(parent: Path, place: str, overrides: Sequence[str], out: Path | None,
     config = apply_overrides(config_of(parent), overrides)
     origin = find_checkpoint(parent, place)
     train_tasks, validation_tasks = read_tasks(config, permissions)
-    directory = new_run_directory(out)
-    dump_config(config, directory / "config.yaml")
-    _copy_history(parent, directory, origin, overrides)
-    with lock(directory), interruptible() as stop_requested:
+    world = _world(config)
+    directory = _new_directory(config, out, world)
+    if world.is_main:
+        _copy_history(parent, directory, origin, overrides)
+    with _locked(directory, world), interruptible() as stop_requested:
         parts = open_parts(
-            config, directory, train_tasks, validation_tasks, listener=listener, stop_requested=stop_requested, origin=origin,
+            config, directory, train_tasks, validation_tasks, world, listener=listener, stop_requested=stop_requested, origin=origin,
             allow_custom_code=permissions.custom_code,
         )  # fmt: skip
         with parts as run:
@@ -106,6 +111,24 @@ def _run(run: Run, config: RunConfig, *, sft: bool) -> Ending:
     if run.position.epoch == 0:
         loop.measure_start(run, then=(lambda: warm_start(run, config.sft)) if sft else None)
     return Ending(run.directory, loop.train(run))
+
+
+def _world(config: RunConfig) -> World:
+    return World(cpu=resolve_device(config.training.device).type == "cpu")
+
+
+def _new_directory(config: RunConfig, out: Path | None, world: World) -> Path:
+    """Made by the main process, with the configuration in it."""
+    directory = None
+    if world.is_main:
+        directory = new_run_directory(out)
+        dump_config(config, directory / "config.yaml")
+    return world.from_main(directory)
+
+
+def _locked(directory: Path, world: World) -> AbstractContextManager[None]:
+    """The run is held by its main process, for all."""
+    return lock(directory) if world.is_main else nullcontext()
 
 
 # --------------------------------------------------------------------------- what is read
