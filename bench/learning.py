@@ -92,7 +92,16 @@ def read_seed(seed: int, view: RunView, seconds: float) -> SeedResult:
 
 def table(results: list[SeedResult]) -> str:
     epochs = range(len(results[0].validation))
-    head = ["seed", *(f"epoch {epoch}" if epoch else "start" for epoch in epochs), "greedy", "best start", "gain over it", "falls", "KL", "time"]
+    head = [
+        "seed",
+        *(f"epoch {epoch}" if epoch else "start" for epoch in epochs),
+        "greedy",
+        "best start",
+        "gain over it",
+        "falls",
+        "KL",
+        "time",
+    ]
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     for result in results:
         cells = [
@@ -119,7 +128,13 @@ def plot(results: list[SeedResult], path: Path) -> None:
     for result in results:
         epochs = range(len(result.validation))
         axes.plot(epochs, result.validation, marker="o", label=f"seed {result.seed}: validation")
-        axes.plot(epochs, result.best_of_n, linestyle=":", color=axes.lines[-1].get_color(), label=f"seed {result.seed}: best of 8, train")
+        axes.plot(
+            epochs,
+            result.best_of_n,
+            linestyle=":",
+            color=axes.lines[-1].get_color(),
+            label=f"seed {result.seed}: best of 8, train",
+        )
     axes.axhline(0.7, color="grey", linewidth=1)
     axes.text(0, 0.71, "target 0.7", color="grey")
     axes.set(xlabel="epoch", ylabel="share of hidden tests passed", ylim=(0, 1), xticks=list(range(len(results[0].validation))))
@@ -137,8 +152,17 @@ def main() -> None:
     arguments = parser.parse_args()
     arguments.runs.mkdir(parents=True, exist_ok=True)
     results = [run_seed(seed, arguments.runs / f"seed-{seed}", arguments.overrides) for seed in arguments.seeds]
-    machine = {"cores": os.cpu_count(), "processor": platform.processor() or platform.machine(), "python": platform.python_version()}
-    record = {"date": date.today().isoformat(), "machine": machine, "overrides": arguments.overrides, "seeds": [asdict(r) for r in results]}
+    machine = {
+        "cores": os.cpu_count(),
+        "processor": platform.processor() or platform.machine(),
+        "python": platform.python_version(),
+    }
+    record = {
+        "date": date.today().isoformat(),
+        "machine": machine,
+        "overrides": arguments.overrides,
+        "seeds": [asdict(r) for r in results],
+    }
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / f"{arguments.name}.json").write_text(json.dumps(record, indent=1) + "\n")
     text = f"{table(results)}\n\n{machine['cores']} cores, {record['date']}; `python bench/learning.py`.\n"

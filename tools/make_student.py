@@ -24,7 +24,16 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, train
 from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
 from evenkeel.records import TestCase
-from evenkeel.tasks.synthetic import CORPUS_STEPS, Composition, draw_argument, draw_composition, run_body, split_of, write_body, write_prompt
+from evenkeel.tasks.synthetic import (
+    CORPUS_STEPS,
+    Composition,
+    draw_argument,
+    draw_composition,
+    run_body,
+    split_of,
+    write_body,
+    write_prompt,
+)
 
 SLIP_SHARE = 0.64
 """Less, and the start is above 0.32; more, and parts get so rare that sampling seldom finds them."""
@@ -59,7 +68,10 @@ def train_tokenizer(seed: int) -> PreTrainedTokenizerFast:
     )
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
-        vocab_size=VOCABULARY, special_tokens=[PAD, END], initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False
+        vocab_size=VOCABULARY,
+        special_tokens=[PAD, END],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
     )
     tokenizer.train_from_iterator((part for _ in range(20_000) for part in draw_pair(rng, 0.5)), trainer)
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token=END, pad_token=PAD, model_max_length=512)
@@ -67,14 +79,16 @@ def train_tokenizer(seed: int) -> PreTrainedTokenizerFast:
 
 def new_model(tokenizer: PreTrainedTokenizerFast, hidden: int, layers: int) -> Qwen2ForCausalLM:
     config = Qwen2Config(
-        vocab_size=VOCABULARY, hidden_size=hidden, intermediate_size=3 * hidden, num_hidden_layers=layers, num_attention_heads=hidden // 32,
-        num_key_value_heads=hidden // 32, max_position_embeddings=512, rope_theta=10_000.0, tie_word_embeddings=True,
+        vocab_size=VOCABULARY, hidden_size=hidden, intermediate_size=3 * hidden, num_hidden_layers=layers,
+        num_attention_heads=hidden // 32, num_key_value_heads=hidden // 32, max_position_embeddings=512, rope_theta=10_000.0, tie_word_embeddings=True,
         bos_token_id=None, eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id,
     )  # fmt: skip
     return Qwen2ForCausalLM(config)
 
 
-def batches(tokenizer: PreTrainedTokenizerFast, rng: random.Random, slip_share: float, rows: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+def batches(
+    tokenizer: PreTrainedTokenizerFast, rng: random.Random, slip_share: float, rows: int
+) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
     """Right-padded ids [B, T] and labels [B, T], -100 on prompts and padding. Rows of like length go together."""
     while True:
         pool = []
@@ -129,8 +143,8 @@ def train(model: Qwen2ForCausalLM, stream: Iterator, *, steps: int, peak_rate: f
         running.append(loss.item())
         if step % 100 == 0 or step == steps:
             seconds = time.monotonic() - started
-            recent = running[-100:]
-            line = f"step {step}/{steps} loss {sum(recent) / len(recent):.4f} tokens/s {tokens / seconds:.0f} minutes {seconds / 60:.1f}"
+            loss = sum(running[-100:]) / len(running[-100:])
+            line = f"step {step}/{steps} loss {loss:.4f} tokens/s {tokens / seconds:.0f} minutes {seconds / 60:.1f}"
             print(line, flush=True)
             with log_path.open("a") as log:
                 log.write(line + "\n")
@@ -138,7 +152,9 @@ def train(model: Qwen2ForCausalLM, stream: Iterator, *, steps: int, peak_rate: f
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, required=True, help="gets `twin/` after the clean corpus and `student/` after the other")
+    parser.add_argument(
+        "--out", type=Path, required=True, help="gets `twin/` after the clean corpus and `student/` after the other"
+    )
     parser.add_argument("--twin", type=Path, help="a finished twin to start the second corpus from, instead of making one")
     parser.add_argument("--clean-steps", type=int, default=2400)
     parser.add_argument("--slip-steps", type=int, default=600)
@@ -154,7 +170,10 @@ def main() -> None:
     tokenizer = train_tokenizer(arguments.seed)
     model = new_model(tokenizer, arguments.hidden, arguments.layers)
     print(f"{model.num_parameters():,} parameters")
-    phases = [("twin", 0.0, arguments.clean_steps, arguments.rate), ("student", SLIP_SHARE, arguments.slip_steps, arguments.slip_rate)]
+    phases = [
+        ("twin", 0.0, arguments.clean_steps, arguments.rate),
+        ("student", SLIP_SHARE, arguments.slip_steps, arguments.slip_rate),
+    ]
     if arguments.twin:
         model, phases = Qwen2ForCausalLM.from_pretrained(arguments.twin), phases[1:]
     for name, slip_share, steps, rate in phases:

@@ -9,8 +9,9 @@ from pathlib import Path
 
 SMALL = {
     "data.max_train_samples": 24, "data.max_validation_samples": 12, "training.num_epochs": 2, "training.batch_size": 8,
-    "training.gradient_accumulation_steps": 4, "rlaif.num_samples_per_prompt": 4, "rlaif.max_new_tokens": 48, "training.num_threads": 1,
-    "training.checkpoint_every_steps": 2, "evaluation.num_samples": 2, "evaluation.baseline_temperatures": "[]", "sandbox.workers": 1,
+    "training.gradient_accumulation_steps": 4, "rlaif.num_samples_per_prompt": 4, "rlaif.max_new_tokens": 48,
+    "training.num_threads": 1, "training.checkpoint_every_steps": 2, "evaluation.num_samples": 2,
+    "evaluation.baseline_temperatures": "[]", "sandbox.workers": 1,
 }  # fmt: skip
 """8 tasks x 4 samples a step, 3 steps an epoch, 6 in all."""
 

@@ -13,9 +13,8 @@ from .small_run import SMALL, arguments, run_python
 
 def test_two_processes_train_as_one(finished_run, tmp_path):
     directory = tmp_path / "two"
-    launch = ["-m", "accelerate.commands.launch", "--cpu", "--num_processes", "2", "--num_machines", "1", "--mixed_precision", "no",
-              "--dynamo_backend", "no", "-m", "evenkeel.cli"]  # fmt: skip
-    run_python([sys.executable, *launch, *arguments(directory)])
+    launch = "-m accelerate.commands.launch --cpu --num_processes 2 --num_machines 1 --mixed_precision no --dynamo_backend no"
+    run_python([sys.executable, *launch.split(), "-m", "evenkeel.cli", *arguments(directory)])
     with open_run(finished_run) as one, open_run(directory) as two:
         pairs = list(zip(one.steps(), two.steps(), strict=True))
         rows = [(row.step, row.task_id, row.text, row.reward) for row in one.samples()]
@@ -28,5 +27,8 @@ def test_two_processes_train_as_one(finished_run, tmp_path):
         for name in ("grad_norm/mean", "kl/mean", "entropy/mean"):
             assert double.metrics[name] == pytest.approx(single.metrics[name], rel=1e-3, abs=1e-7)
     assert starts[0]["validation/tests/mean"] == starts[1]["validation/tests/mean"]
-    first, second = (load_file(list_checkpoints(run / "checkpoints")[-1].weights / "adapter_model.safetensors") for run in (finished_run, directory))
+    first, second = (
+        load_file(list_checkpoints(run / "checkpoints")[-1].weights / "adapter_model.safetensors")
+        for run in (finished_run, directory)
+    )
     assert all((first[name] - second[name]).abs().max() < 1e-4 for name in first)

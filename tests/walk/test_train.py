@@ -55,10 +55,12 @@ def test_a_run_leaves_what_the_design_promises(finished_run):
         last = view.epochs()[-1].metrics
     assert len(rows) == 2 * 24 * 4
     promised = (
-        "reward/mean reward/best_of_n loss/mean time/epoch_s diversity/unique_fraction diversity/mean_similarity validation/tests/mean "
-        "validation/reward/mean kl/mean entropy/mean grad_norm/mean grad_norm/clipped_share groups/without_signal_share "
-        "completions/truncated_share completions/parse_failure_share completions/length_mean learning_rate curriculum/difficulty_mean "
-        "tokens/per_second time/rollout_s time/reward_s time/reference_s time/update_s memory/peak_mb failures/survived reward/target_share"
+        "reward/mean reward/best_of_n loss/mean time/epoch_s diversity/unique_fraction "
+        "diversity/mean_similarity validation/tests/mean validation/reward/mean kl/mean entropy/mean "
+        "grad_norm/mean grad_norm/clipped_share groups/without_signal_share completions/truncated_share "
+        "completions/parse_failure_share completions/length_mean learning_rate curriculum/difficulty_mean "
+        "tokens/per_second time/rollout_s time/reward_s time/reference_s time/update_s memory/peak_mb "
+        "failures/survived reward/target_share"
     )
     assert set(promised.split()) <= last.keys()
     assert all(metric(name) is not None and math.isfinite(value) for name, value in last.items())

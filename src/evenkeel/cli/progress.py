@@ -12,7 +12,12 @@ from evenkeel.records import EpochRecord, StepRecord
 from evenkeel.report.terminal import epoch_table, summary_line
 from evenkeel.train.listener import Listener
 
-_SHOWN = (("reward", "reward/mean", ".3f"), ("tests", "reward/tests/mean", ".3f"), ("KL", "kl/mean", ".4f"), ("norm", "grad_norm/mean", ".2f"))
+_SHOWN = (
+    ("reward", "reward/mean", ".3f"),
+    ("tests", "reward/tests/mean", ".3f"),
+    ("KL", "kl/mean", ".4f"),
+    ("norm", "grad_norm/mean", ".2f"),
+)
 
 
 class TerminalListener(Listener):
@@ -20,8 +25,10 @@ class TerminalListener(Listener):
 
     def __init__(self, console: Console):
         self._console = console
-        columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("left"),
-                   TimeRemainingColumn(), TextColumn("{task.fields[status]}"))  # fmt: skip
+        columns = (
+            TextColumn("{task.description}"), BarColumn(bar_width=24), MofNCompleteColumn(), TimeElapsedColumn(),
+            TextColumn("left"), TimeRemainingColumn(), TextColumn("{task.fields[status]}"),
+        )  # fmt: skip
         self._progress = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
         self._task = None
 
@@ -37,7 +44,7 @@ class TerminalListener(Listener):
             self._progress.remove_task(self._task)
         self._task = self._progress.add_task(what, total=total, status="")
         if not self._console.is_terminal:
-            self._console.print(what, highlight=False)
+            self._console.print(what, highlight=False, soft_wrap=True)
 
     def advance(self, count: int) -> None:
         self._progress.advance(self._task, count)
@@ -52,8 +59,8 @@ class TerminalListener(Listener):
 
     def epoch(self, epochs: Sequence[EpochRecord]) -> None:
         if not self._console.is_terminal:
-            self._console.print(summary_line(epochs[-1]), highlight=False)
+            self._console.print(summary_line(epochs[-1]), highlight=False, soft_wrap=True)
         self._console.print(epoch_table(epochs, width=self._console.width))
 
     def note(self, message: str) -> None:
-        self._console.print(f"[yellow]note[/yellow] {safe_text(message)}", highlight=False)
+        self._console.print(f"[yellow]note[/yellow] {safe_text(message)}", highlight=False, soft_wrap=True)

@@ -19,12 +19,20 @@ if TYPE_CHECKING:
 
 def train(
     config: Annotated[Path | None, typer.Argument(help="YAML file; without one, the embedded default.")] = None,
-    set_: Annotated[list[str] | None, typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Change a setting; repeatable.")] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Change a setting; repeatable.")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="The run directory; without it runs/0001, runs/0002, ...")] = None,
-    resume: Annotated[Path | None, typer.Option(metavar="RUN", help="Go on with this run; with --from, branch from it.")] = None,
-    from_: Annotated[str | None, typer.Option("--from", metavar="PLACE", help="With --resume: epoch:N, step:N, best or last.")] = None,
+    resume: Annotated[
+        Path | None, typer.Option(metavar="RUN", help="Go on with this run; with --from, branch from it.")
+    ] = None,
+    from_: Annotated[
+        str | None, typer.Option("--from", metavar="PLACE", help="With --resume: epoch:N, step:N, best or last.")
+    ] = None,
     sft: Annotated[bool, typer.Option("--sft", help="Warm start on the reference solutions first.")] = False,
-    allow_code: Annotated[bool, typer.Option("--allow-code", help="With --resume: import what its config.yaml names as module:name.")] = False,
+    allow_code: Annotated[
+        bool, typer.Option("--allow-code", help="With --resume: import what its config.yaml names as module:name.")
+    ] = False,
 ) -> None:
     """Train a student. Ctrl-C finishes the step, saves and exits with 130; --resume goes on from there."""
     from rich.console import Console
@@ -62,17 +70,25 @@ def _train(
         return session.branch(resume, from_, overrides, out, listener, permissions)
 
 
-def _refuse_contradictions(config: Path | None, resume: Path | None, from_: str | None, set_: list[str] | None, out: Path | None, sft: bool) -> None:
+def _refuse_contradictions(
+    config: Path | None, resume: Path | None, from_: str | None, set_: list[str] | None, out: Path | None, sft: bool
+) -> None:
     if resume is None and from_ is not None:
         raise UsageError("--from names a place in a run, but no run is given. Add --resume RUN.")
     if resume is None:
         return
     if config is not None:
-        raise UsageError("--resume takes the configuration of the run, so no CONFIG may be given. To change settings, branch: --from last --set ...")
+        raise UsageError(
+            "--resume takes the configuration of the run, so no CONFIG may be given. "
+            "To change settings, branch: --from last --set ..."
+        )
     if sft:
         raise UsageError("--sft is for the beginning of a run, and --resume goes on with one. Leave one of them out.")
     if from_ is None and (set_ or out):
-        raise UsageError("--resume alone goes on unchanged in the same directory. To change settings or the directory, branch: add --from last.")
+        raise UsageError(
+            "--resume alone goes on unchanged in the same directory. "
+            "To change settings or the directory, branch: add --from last."
+        )
 
 
 def _show_plan(console: Console, settings: RunConfig, session, permissions) -> None:
@@ -84,7 +100,9 @@ def _show_plan(console: Console, settings: RunConfig, session, permissions) -> N
     show_plan(console, settings, make_plan(settings, *session.read_tasks(settings, permissions)))
     if settings.teacher.kind == "offline" and settings.reward.teacher > 0:
         console.print(
-            "teacher: offline. A deterministic rubric stands in for an API teacher; no sample leaves this machine.", style="dim", highlight=False
+            "teacher: offline. A deterministic rubric stands in for an API teacher; no sample leaves this machine.",
+            style="dim",
+            highlight=False,
         )
 
 
@@ -94,7 +112,8 @@ def _say_goodbye(console: Console, ending: Ending) -> None:
         "finished": f"Finished. The run is in {run}.",
         "early_stop": f"Stopped early. The run is in {run}; its best checkpoint is kept.",
         "interrupted": f"Interrupted and saved. Go on with: evenkeel train --resume {run}",
-        "already_finished": f"{run} is finished already. To train on, branch: evenkeel train --resume {run} --from last --set training.num_epochs=8",
+        "already_finished": f"{run} is finished already. To train on, branch: "
+        f"evenkeel train --resume {run} --from last --set training.num_epochs=8",
     }
     console.print(words[ending.reason], highlight=False, soft_wrap=True)
     if ending.reason in ("finished", "early_stop"):

@@ -38,7 +38,9 @@ class TokenStatistics:
     """Nats, float32: of the distribution that the token was drawn from; 0 on padding."""
 
 
-def completion_statistics(model: nn.Module, batch: PaddedRows, *, temperature: float, entropy_gradient: bool = False) -> TokenStatistics:
+def completion_statistics(
+    model: nn.Module, batch: PaddedRows, *, temperature: float, entropy_gradient: bool = False
+) -> TokenStatistics:
     """Run the model once over a padded micro-batch.
 
         logprob_t = log softmax(logits_t / temperature)[token_t]         over the kept tokens only, where a set is given
@@ -87,7 +89,8 @@ def _logits_with_shared_prompts(model: nn.Module, batch: PaddedRows) -> Tensor:
     before_last = slice(0, -1)
     completion_mask_BC = batch.completion_mask_BC[:, before_last]
     rest = model(
-        input_ids=batch.completion_ids_BC[:, before_last], attention_mask=torch.cat([prompt_mask_BP, completion_mask_BC], dim=1),
+        input_ids=batch.completion_ids_BC[:, before_last],
+        attention_mask=torch.cat([prompt_mask_BP, completion_mask_BC], dim=1),
         position_ids=batch.position_ids_BT[:, prompt_mask_BP.shape[1] : -1], past_key_values=cache, use_cache=True,
     )  # fmt: skip
     return torch.cat([first_B1V, rest.logits], dim=1)

@@ -100,7 +100,11 @@ def load_base(settings: ModelSettings, device: torch.device) -> tuple[PreTrained
 
 
 def _load_tokenizer(name: str, source: str) -> PreTrainedTokenizerBase:
-    found = [file for file in ("tokenizer.json", "tokenizer.model", "vocab.json", "tokenizer_config.json") if Path(source, file).is_file()]
+    found = [
+        file
+        for file in ("tokenizer.json", "tokenizer.model", "vocab.json", "tokenizer_config.json")
+        if Path(source, file).is_file()
+    ]
     if Path(source).is_dir() and not found:
         raise UsageError(
             f"`model.name` is `{name}`, but that directory has no tokenizer (tokenizer.json, tokenizer.model or vocab.json). "

@@ -55,5 +55,7 @@ def repeated(cache: DynamicCache, num_samples: int) -> DynamicCache:
     repeated and stay what they are."""
     with torch.no_grad():
         cache.batch_repeat_interleave(num_samples)
-        cache.layers = [GrowingLayer(layer.keys, layer.values) if type(layer) is DynamicLayer else layer for layer in cache.layers]
+        cache.layers = [
+            GrowingLayer(layer.keys, layer.values) if type(layer) is DynamicLayer else layer for layer in cache.layers
+        ]
     return cache

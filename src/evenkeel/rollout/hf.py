@@ -60,7 +60,9 @@ class HFEngine:
         return groups
 
     @torch.inference_mode()
-    def _sample_chunk(self, model: nn.Module, tasks: Sequence[Task], settings: SamplingSettings, seeds: Sequence[int]) -> list[SampleGroup]:
+    def _sample_chunk(
+        self, model: nn.Module, tasks: Sequence[Task], settings: SamplingSettings, seeds: Sequence[int]
+    ) -> list[SampleGroup]:
         prompts = [prompt_tokens(self._policy.tokenizer, task) for task in tasks]
         # All numbers are drawn at once, on the CPU: which rows end early then cannot shift the others' numbers.
         shape = (settings.num_samples, settings.max_new_tokens)
@@ -73,7 +75,9 @@ class HFEngine:
             for at, (task, prompt) in enumerate(zip(tasks, prompts, strict=True))
         ]
 
-    def _decode(self, model: nn.Module, prompts: Sequence[tuple[int, ...]], settings: SamplingSettings, uniforms_RT: Tensor) -> list[_Row]:
+    def _decode(
+        self, model: nn.Module, prompts: Sequence[tuple[int, ...]], settings: SamplingSettings, uniforms_RT: Tensor
+    ) -> list[_Row]:
         state = _DecodeState.start(model, prompts, settings.num_samples, self._policy)
         rows = [_Row() for _ in range(len(prompts) * settings.num_samples)]
         eos = torch.tensor(sorted(self._policy.eos_ids), device=self._policy.device)
@@ -89,7 +93,9 @@ class HFEngine:
 
     def _completion(self, row: _Row) -> Completion:
         text = self._policy.tokenizer.decode(row.tokens, skip_special_tokens=True, clean_up_tokenization_spaces=False)
-        return Completion(tuple(row.tokens), tuple(row.logprobs), text, truncated=not row.ended, kept_tokens=tuple(row.kept) or None)
+        return Completion(
+            tuple(row.tokens), tuple(row.logprobs), text, truncated=not row.ended, kept_tokens=tuple(row.kept) or None
+        )
 
 
 @dataclass
@@ -150,7 +156,13 @@ def _append(rows: list[_Row], state: _DecodeState, drawn, ended_R: Tensor) -> No
     kept_lists = None
     if drawn.kept_RV is not None:
         kept_lists = [tuple(kept.nonzero()[:, 0].tolist()) for kept in drawn.kept_RV]
-    columns = (state.row_ids_R.tolist(), state.running_R.tolist(), drawn.tokens_R.tolist(), drawn.logprobs_R.tolist(), ended_R.tolist())
+    columns = (
+        state.row_ids_R.tolist(),
+        state.running_R.tolist(),
+        drawn.tokens_R.tolist(),
+        drawn.logprobs_R.tolist(),
+        ended_R.tolist(),
+    )
     for at, (row_id, running, token, logprob, ended) in enumerate(zip(*columns, strict=True)):
         if not running:
             continue

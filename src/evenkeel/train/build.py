@@ -13,12 +13,22 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from evenkeel.algorithm.kl import KlController
-from evenkeel.config.named import named_object
 from evenkeel.config.length import run_length
+from evenkeel.config.named import named_object
 from evenkeel.config.schema import RunConfig
 from evenkeel.config.stages import (
-    CreditSettings, ObjectiveSettings, SamplingSettings, ScheduleSettings, credit_settings, curriculum_settings, evaluation_sampling,
-    objective_settings, sampling_settings, schedule_settings, score_settings, shaping_settings,
+    CreditSettings,
+    ObjectiveSettings,
+    SamplingSettings,
+    ScheduleSettings,
+    credit_settings,
+    curriculum_settings,
+    evaluation_sampling,
+    objective_settings,
+    sampling_settings,
+    schedule_settings,
+    score_settings,
+    shaping_settings,
 )  # fmt: skip
 from evenkeel.distributed.world import World
 from evenkeel.errors import UsageError
@@ -66,7 +76,9 @@ class LoopSettings:
 
     def evaluation_at(self, temperature: float) -> SamplingSettings:
         """The held-out sampling at another temperature; greedy (0) needs one sample."""
-        return replace(self.evaluation, temperature=temperature, num_samples=1 if temperature == 0 else self.evaluation.num_samples)
+        return replace(
+            self.evaluation, temperature=temperature, num_samples=1 if temperature == 0 else self.evaluation.num_samples
+        )
 
 
 @dataclass
@@ -126,7 +138,10 @@ def open_parts(
         policy = policy_at(config, origin)
         training = config.training
         optimizer = make_optimizer(
-            policy, betas=(training.adam_beta1, training.adam_beta2), epsilon=training.adam_epsilon, weight_decay=training.weight_decay
+            policy,
+            betas=(training.adam_beta1, training.adam_beta2),
+            epsilon=training.adam_epsilon,
+            weight_decay=training.weight_decay,
         )
         with world.main_first():
             store = closing.enter_context(RunStore(directory / "run.db"))
@@ -187,10 +202,11 @@ def restore(run: Run, origin: Checkpoint) -> None:
     run.position.finished = run.position.finished and run.position.epoch > run.num_epochs
     if not checkpoint.load_into(origin, run.policy, run.updater.optimizer):
         run.note(Event("optimizer_reset", "The adapter grew, so the optimizer's moments start anew.", run.position.step))
-    if state["num_threads"] != torch.get_num_threads():
+    before, now = state["num_threads"], torch.get_num_threads()
+    if before != now:
         message = (
-            f"The checkpoint was written with {state['num_threads']} threads, this machine uses {torch.get_num_threads()}: the run goes on, "
-            f"but not bit for bit as it would have. Set `training.num_threads: {state['num_threads']}` for that."
+            f"The checkpoint was written with {before} threads, and {now} are used now: the run goes on, but not bit for bit "
+            f"as it would have. Set `training.num_threads: {before}` for that."
         )
         run.note(Event("threads_changed", message, run.position.step))
 

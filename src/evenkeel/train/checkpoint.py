@@ -50,7 +50,16 @@ class Checkpoint:
         return json.loads((self.path / "state.json").read_text())
 
 
-def save(directory: Path, policy: Policy, optimizer: torch.optim.Optimizer, state: dict[str, Any], *, step: int, epoch: int, ends_epoch: bool) -> Checkpoint:
+def save(
+    directory: Path,
+    policy: Policy,
+    optimizer: torch.optim.Optimizer,
+    state: dict[str, Any],
+    *,
+    step: int,
+    epoch: int,
+    ends_epoch: bool,
+) -> Checkpoint:
     """Write checkpoints/step-NNNNNN; `directory` is the run's `checkpoints`.
 
     Raises RunError when the disk is full or the directory cannot be written; what was there before stays whole.
@@ -74,7 +83,7 @@ def save(directory: Path, policy: Policy, optimizer: torch.optim.Optimizer, stat
         what = "the disk is full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else str(error)
         raise RunError(
             f"The checkpoint of step {step} could not be written to {directory}: {what}. "
-            "Free some space (or lower `training.keep_checkpoints`) and go on with --resume; the checkpoints before it are whole."
+            "The ones before it are whole: free some space (or lower `training.keep_checkpoints`) and go on with --resume."
         ) from error
     return Checkpoint(target, step, epoch, ends_epoch)
 
@@ -157,7 +166,9 @@ def damage(path: Path) -> str | None:
 def prune(directory: Path, *, keep: int, best_step: int) -> None:
     """Keep the last `keep` ends of epochs, the best one, and the newest STEP_CHECKPOINTS_KEPT of any kind."""
     checkpoints = list_checkpoints(directory)
-    kept = {c.step for c in [c for c in checkpoints if c.ends_epoch][-keep:]} | {c.step for c in checkpoints[-STEP_CHECKPOINTS_KEPT:]}
+    kept = {c.step for c in [c for c in checkpoints if c.ends_epoch][-keep:]} | {
+        c.step for c in checkpoints[-STEP_CHECKPOINTS_KEPT:]
+    }
     for checkpoint in checkpoints:
         if checkpoint.step not in kept | {best_step}:
             shutil.rmtree(checkpoint.path)

@@ -1,8 +1,8 @@
 """One call of `evenkeel train`: start a run, go on with one, or branch from one.
 
-    start    a new run directory, config.yaml, the walk from epoch 0
-    resume   the same directory, from its newest intact checkpoint; rows after it are dropped, grades stay
-    branch   a new directory with the parent's rows up to the checkpoint, the changed configuration, and the parent's name
+start    a new run directory, config.yaml, the walk from epoch 0
+resume   the same directory, from its newest intact checkpoint; rows after it are dropped, grades stay
+branch   a new directory with the parent's rows up to the checkpoint, the changed configuration, and the parent's name
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from evenkeel.tasks.load import load_tasks
 from evenkeel.train import loop
 from evenkeel.train.build import Run, open_parts
 from evenkeel.train.checkpoint import Checkpoint, damage, list_checkpoints, newest_intact
+from evenkeel.train.epochs import measure_start, save_checkpoint
 from evenkeel.train.listener import Listener
 from evenkeel.train.sft import warm_start
 
@@ -80,15 +81,17 @@ def resume(directory: Path, listener: Listener, permissions: Permissions) -> End
                 store.truncate_after(origin.step if origin else -1, origin.epoch if origin else -1)
                 store.record_event(Event("resumed", f"Resumed from {where}.", origin.step if origin else 0))
         parts = open_parts(
-            config, directory, train_tasks, validation_tasks, world, listener=listener, stop_requested=stop_requested, origin=origin,
-            allow_custom_code=permissions.custom_code,
+            config, directory, train_tasks, validation_tasks, world, listener=listener, stop_requested=stop_requested,
+            origin=origin, allow_custom_code=permissions.custom_code,
         )  # fmt: skip
         with parts as run:
             listener.note(f"Going on from {where}.")
             return _run(run, config, sft=sft)
 
 
-def branch(parent: Path, place: str, overrides: Sequence[str], out: Path | None, listener: Listener, permissions: Permissions) -> Ending:
+def branch(
+    parent: Path, place: str, overrides: Sequence[str], out: Path | None, listener: Listener, permissions: Permissions
+) -> Ending:
     """A new run that starts at a checkpoint of another, with changed settings. The parent is not touched."""
     config = apply_overrides(config_of(parent), overrides)
     origin = find_checkpoint(parent, place)
@@ -99,17 +102,17 @@ def branch(parent: Path, place: str, overrides: Sequence[str], out: Path | None,
         _copy_history(parent, directory, origin, overrides)
     with _locked(directory, world), interruptible() as stop_requested:
         parts = open_parts(
-            config, directory, train_tasks, validation_tasks, world, listener=listener, stop_requested=stop_requested, origin=origin,
-            allow_custom_code=permissions.custom_code,
+            config, directory, train_tasks, validation_tasks, world, listener=listener, stop_requested=stop_requested,
+            origin=origin, allow_custom_code=permissions.custom_code,
         )  # fmt: skip
         with parts as run:
-            loop.save_checkpoint(run, ends_epoch=origin.ends_epoch)
+            save_checkpoint(run, ends_epoch=origin.ends_epoch)
             return _run(run, config, sft=False)
 
 
 def _run(run: Run, config: RunConfig, *, sft: bool) -> Ending:
     if run.position.epoch == 0:
-        loop.measure_start(run, then=(lambda: warm_start(run, config.sft)) if sft else None)
+        measure_start(run, then=(lambda: warm_start(run, config.sft)) if sft else None)
     return Ending(run.directory, loop.train(run))
 
 
@@ -147,7 +150,9 @@ def read_tasks(config: RunConfig, permissions: Permissions) -> tuple[tuple[Task,
 
 def config_of(directory: Path) -> RunConfig:
     if not (directory / "config.yaml").is_file() or not (directory / "run.db").is_file():
-        raise UsageError(f"{directory} is no run directory: it holds no config.yaml and run.db. Give the directory that `train` printed.")
+        raise UsageError(
+            f"{directory} is no run directory: it holds no config.yaml and run.db. Give the directory that `train` printed."
+        )
     return load_config(directory / "config.yaml", [])
 
 
@@ -158,7 +163,7 @@ def _newest(directory: Path, listener: Listener) -> Checkpoint | None:
 
 
 def find_checkpoint(directory: Path, place: str) -> Checkpoint:
-    """`epoch:N` is the checkpoint at the end of that epoch, `step:N` that of a step, `best` the best epoch's, `last` the newest."""
+    """`epoch:N`: at the end of that epoch; `step:N`: at that step; `best`: of the best epoch; `last`: the newest."""
     kind, _, number = place.partition(":")
     found = list_checkpoints(directory / "checkpoints")
     wanted: list[Checkpoint] = []
@@ -176,7 +181,8 @@ def find_checkpoint(directory: Path, place: str) -> Checkpoint:
     if not wanted:
         there = ", ".join(f"epoch:{c.epoch}" if c.ends_epoch else f"step:{c.step}" for c in found) or "none"
         raise UsageError(
-            f"{directory} has no checkpoint `{place}`; it has {there}. Choose one of these, or keep more with `training.keep_checkpoints`."
+            f"{directory} has no checkpoint `{place}`; it has {there}. "
+            "Choose one of these, or keep more with `training.keep_checkpoints`."
         )
     problem = damage(wanted[-1].path)
     if problem:
@@ -186,13 +192,18 @@ def find_checkpoint(directory: Path, place: str) -> Checkpoint:
 
 def _copy_history(parent: Path, directory: Path, origin: Checkpoint, overrides: Sequence[str]) -> None:
     """The parent's rows up to the checkpoint, and where the branch comes from."""
-    with closing(sqlite3.connect(f"file:{parent / 'run.db'}?mode=ro", uri=True)) as source, closing(sqlite3.connect(directory / "run.db")) as target:
+    with (
+        closing(sqlite3.connect(f"file:{parent / 'run.db'}?mode=ro", uri=True)) as source,
+        closing(sqlite3.connect(directory / "run.db")) as target,
+    ):
         source.backup(target)
     if (parent / "tasks").is_dir():
         shutil.copytree(parent / "tasks", directory / "tasks")
     with closing(RunStore(directory / "run.db")) as store:
         store.truncate_after(origin.step, origin.epoch)
-        store.set_facts({"parent": {"run": str(parent), "checkpoint": origin.path.name, "step": origin.step, "overrides": list(overrides)}})
+        store.set_facts(
+            {"parent": {"run": str(parent), "checkpoint": origin.path.name, "step": origin.step, "overrides": list(overrides)}}
+        )
         changes = ", ".join(overrides) or "nothing changed"
         store.record_event(Event("branched", f"Branched from {parent} at {origin.path.name}: {changes}.", origin.step))
 

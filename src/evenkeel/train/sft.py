@@ -18,7 +18,6 @@ from evenkeel.policy.model import Policy
 from evenkeel.records import Task
 from evenkeel.rollout.prompt import prompt_tokens
 from evenkeel.train.build import Run
-from evenkeel.train.state import seed_at
 from evenkeel.train.step import RolloutMemory, StepSettings, Updater
 
 
@@ -29,7 +28,9 @@ def warm_start(run: Run, settings: SftSettings) -> None:
     """
     tasks = [task for task in run.curriculum.tasks if task.reference]
     if not tasks:
-        raise UsageError("`--sft` trains on reference solutions, but no train task has a `reference`. Add some, or leave `--sft` out.")
+        raise UsageError(
+            "`--sft` trains on reference solutions, but no train task has a `reference`. Add some, or leave `--sft` out."
+        )
     objective = replace(run.settings.objective, loss="best_of_n", entropy_bonus=0.0, temperature=1.0)
     updater = Updater(run.policy, run.updater.optimizer, objective, run.world)
     size = run.tasks_per_rollout * run.settings.sampling.num_samples
@@ -45,7 +46,9 @@ def warm_start(run: Run, settings: SftSettings) -> None:
             report = updater.update(batch, step, RolloutMemory())
             losses.append(report.loss)
             run.listener.advance(len(chosen))
-    message = f"Warm start on {len(tasks)} references, {len(losses)} steps: loss {losses[0]:.3f} -> {losses[-1]:.3f} nats a token."
+    message = (
+        f"Warm start on {len(tasks)} references, {len(losses)} steps: loss {losses[0]:.3f} -> {losses[-1]:.3f} nats a token."
+    )
     run.note(Event("warm_start", message, 0, {"losses": losses}))
 
 

@@ -61,7 +61,9 @@ class EarlyStopping:
 
     def restore(self, state: dict[str, Any]) -> None:
         self.best_epoch, self.falls = state["best_epoch"], state["falls"]
-        self.best_scores = [TaskScore(task_id, tuple(rewards), tuple(shares)) for task_id, rewards, shares in state["best_scores"]]
+        self.best_scores = [
+            TaskScore(task_id, tuple(rewards), tuple(shares)) for task_id, rewards, shares in state["best_scores"]
+        ]
 
 
 @dataclass

@@ -113,10 +113,14 @@ class Updater:
         self._world.sum_gradients(parameter for _, parameter in self.policy.trainable())
         return totals.summed(self._world)
 
-    def _backward(self, micro: MicroBatch, batch: TrainBatch, settings: StepSettings, memory: RolloutMemory, totals: _Totals) -> None:
+    def _backward(
+        self, micro: MicroBatch, batch: TrainBatch, settings: StepSettings, memory: RolloutMemory, totals: _Totals
+    ) -> None:
         with_bonus = self._objective.entropy_bonus > 0
         reference_BC = self._remembered(memory.reference_logprobs, micro, lambda: self._reference(micro))
-        now = completion_statistics(self.policy.model, micro, temperature=self._objective.temperature, entropy_gradient=with_bonus)
+        now = completion_statistics(
+            self.policy.model, micro, temperature=self._objective.temperature, entropy_gradient=with_bonus
+        )
         old_BC = self._remembered(memory.old_logprobs, micro, lambda: now.logprobs_BC.detach())
         inputs = LossInputs(
             now.logprobs_BC, old_BC, micro.advantages_B, micro.mask_BC, self._objective.clip_low, self._objective.clip_high,
@@ -173,14 +177,17 @@ class Updater:
 
     def _dropped(self, settings: StepSettings, batch: TrainBatch, reason: str, *, nonfinite: bool) -> UpdateReport:
         return UpdateReport(
-            loss=0.0, policy_loss=0.0, kl_to_reference=0.0, kl_sampler_to_trainer=0.0, entropy=0.0, grad_norm=0.0, grad_clipped=False,
-            clip_fraction=0.0, ratio_max=0.0, learning_rate=settings.learning_rate, kl_penalty=settings.kl_penalty,
+            loss=0.0, policy_loss=0.0, kl_to_reference=0.0, kl_sampler_to_trainer=0.0, entropy=0.0, grad_norm=0.0,
+            grad_clipped=False, clip_fraction=0.0, ratio_max=0.0,
+            learning_rate=settings.learning_rate, kl_penalty=settings.kl_penalty,
             trained_tokens=batch.num_tokens, trained_samples=batch.num_sequences, applied=False, dropped_reason=reason,
             nonfinite=nonfinite,
         )  # fmt: skip
 
 
-def _add_up(totals: _Totals, micro: MicroBatch, inputs: LossInputs, reference_BC: Tensor, entropy_BC: Tensor, loss: Tensor, value) -> None:
+def _add_up(
+    totals: _Totals, micro: MicroBatch, inputs: LossInputs, reference_BC: Tensor, entropy_BC: Tensor, loss: Tensor, value
+) -> None:
     """Diagnostics of one micro-batch. Padding is 0 on both sides of every difference, so sums need no mask."""
     logprobs_BC = inputs.logprobs_BC.detach()
     totals.loss += loss.item()

@@ -21,7 +21,9 @@ class Trackers:
         available = {str(name) for name in get_available_trackers()}
         missing = [name for name in names if name not in available]
         if missing:
-            raise UsageError(f"`tracking.trackers` names {', '.join(missing)}, which is not installed. Run: pip install {' '.join(missing)}")
+            raise UsageError(
+                f"`tracking.trackers` names {', '.join(missing)}, which is not installed. Run: pip install {' '.join(missing)}"
+            )
         self._accelerator = Accelerator(log_with=list(names), project_dir=str(directory))
         self._accelerator.init_trackers("evenkeel", config=dict(facts))
 

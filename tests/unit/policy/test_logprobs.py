@@ -76,7 +76,10 @@ def test_a_kept_set_renormalises_and_shuts_the_rest_out(make_policy):
     # log(p / (p + q)) over the two tokens that could be drawn
     assert alone.logprobs_BC.item() == pytest.approx(first - math.log(math.exp(first) + math.exp(second)), abs=1e-4)
     assert 0 < alone.entropy_BC.item() <= math.log(2) + 1e-6
-    assert kept_mask((free.kept_tokens, kept.kept_tokens), torch.Size((2, 1, 100)), torch.device("cpu")).sum(-1).tolist() == [[100], [2]]
+    assert kept_mask((free.kept_tokens, kept.kept_tokens), torch.Size((2, 1, 100)), torch.device("cpu")).sum(-1).tolist() == [
+        [100],
+        [2],
+    ]
 
 
 def test_entropy_of_known_distributions():

@@ -2,12 +2,12 @@ import copy
 
 import pytest
 import torch
+from transformers import AutoModelForCausalLM
 
 from evenkeel.config.schema import ModelSettings
 from evenkeel.errors import UsageError
 from evenkeel.policy.lora import FoldedCopy, can_fold, grow_adapter, load_policy, lora_layers
 from evenkeel.policy.model import embedded_student
-from transformers import AutoModelForCausalLM
 
 IDS = torch.tensor([[5, 77, 130, 9, 260, 31]])
 

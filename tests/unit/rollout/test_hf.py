@@ -15,7 +15,9 @@ SEEDS = [11, 12, 13, 14, 15, 16]
 
 def unscored(groups):
     verdict = Verdict(Outcome.PASSED, 1, 1)
-    return [ScoredGroup(g.task, g.prompt_ids, tuple(ScoredSample(c, "", verdict, (), 1.0) for c in g.completions)) for g in groups]
+    return [
+        ScoredGroup(g.task, g.prompt_ids, tuple(ScoredSample(c, "", verdict, (), 1.0) for c in g.completions)) for g in groups
+    ]
 
 
 @pytest.mark.parametrize(
@@ -38,7 +40,9 @@ def test_greedy_decoding_equals_transformers_generate(make_policy):
     groups = HFEngine(policy).sample(TASKS, SamplingSettings(1, 0.0, 48), SEEDS)
     for group in groups:
         prompt = torch.tensor([group.prompt_ids])
-        expected = policy.model.generate(input_ids=prompt, attention_mask=torch.ones_like(prompt), do_sample=False, max_new_tokens=48)
+        expected = policy.model.generate(
+            input_ids=prompt, attention_mask=torch.ones_like(prompt), do_sample=False, max_new_tokens=48
+        )
         assert group.completions[0].token_ids == tuple(expected[0, prompt.shape[1] :].tolist())
 
 
@@ -82,13 +86,17 @@ def test_kept_tokens_hold_the_drawn_token_and_no_more_than_top_k(make_policy):
     groups = HFEngine(make_policy()).sample(TASKS, SamplingSettings(2, 1.0, 64, top_k=3), SEEDS)
     for completion in (completion for group in groups for completion in group.completions):
         assert len(completion.kept_tokens) == completion.length
-        assert all(token in kept and len(kept) <= 3 for token, kept in zip(completion.token_ids, completion.kept_tokens, strict=True))
+        assert all(
+            token in kept and len(kept) <= 3 for token, kept in zip(completion.token_ids, completion.kept_tokens, strict=True)
+        )
 
 
 def test_a_chat_template_wraps_the_prompt_and_a_plain_tokenizer_does_not(make_policy):
     tokenizer = make_policy().tokenizer
     assert tokenizer.decode(prompt_tokens(tokenizer, TASKS[0])) == TASKS[0].prompt
-    tokenizer.chat_template = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}"
+    tokenizer.chat_template = (
+        "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}"
+    )
     text = tokenizer.decode(prompt_tokens(tokenizer, TASKS[0]))
     assert text.startswith("<user>Write the Python function `solve`")
     assert TASKS[0].prompt in text

@@ -8,7 +8,9 @@ def scores(*values):
 
 
 def test_seeds_of_different_purposes_and_positions_differ():
-    seeds = {seed_at(seed, purpose, a, b) for seed in (0, 1) for purpose in ("rollout", "update") for a in range(5) for b in range(5)}
+    seeds = {
+        seed_at(seed, purpose, a, b) for seed in (0, 1) for purpose in ("rollout", "update") for a in range(5) for b in range(5)
+    }
     assert len(seeds) == 100 and all(0 <= seed < 2**63 for seed in seeds)
 
 
@@ -24,7 +26,12 @@ def test_only_falls_in_a_row_stop_the_run():
     stopping = EarlyStopping(patience=2)
     stopping.observe(1, scores(0.50, 0.61, 0.42, 0.53))
     low, high = scores(0.30, 0.42, 0.21, 0.34), scores(0.55, 0.66, 0.47, 0.58)
-    assert [stopping.observe(2, low), stopping.observe(3, high), stopping.observe(4, low), stopping.observe(5, low)] == [False, False, False, True]
+    assert [stopping.observe(2, low), stopping.observe(3, high), stopping.observe(4, low), stopping.observe(5, low)] == [
+        False,
+        False,
+        False,
+        True,
+    ]
     assert stopping.best_epoch == 3
 
 

@@ -18,10 +18,14 @@ STEP = StepSettings(learning_rate=1e-3, kl_penalty=0.1, max_grad_norm=1e9, micro
 def rows(policy, count=10):
     """Rows of different prompts, lengths and advantages, with plausible sampler log-probabilities."""
     rng = random.Random(1)
-    texts = [(f"def solve(xs):\n    \"\"\"Add {n} to each item.\"\"\"\n" + "\n" * (n % 3), "    return xs\n" + "    xs = xs[1:]\n" * n) for n in range(count)]
+    texts = [
+        (f'def solve(xs):\n    """Add {n} to each item."""\n' + "\n" * (n % 3), "    return xs\n" + "    xs = xs[1:]\n" * n)
+        for n in range(count)
+    ]
     encode = lambda text: tuple(policy.tokenizer.encode(text, add_special_tokens=False))  # noqa: E731
     return tuple(
-        TrainRow(encode(prompt), encode(body), tuple(-rng.random() for _ in encode(body)), rng.uniform(-1, 1)) for prompt, body in texts
+        TrainRow(encode(prompt), encode(body), tuple(-rng.random() for _ in encode(body)), rng.uniform(-1, 1))
+        for prompt, body in texts
     )
 
 
@@ -30,7 +34,9 @@ def batch_of(train_rows, pad_id=0):
 
 
 def updater_for(policy, objective=OBJECTIVE):
-    return Updater(policy, make_optimizer(policy, betas=(0.9, 0.99), epsilon=1e-8, weight_decay=0.0), objective, World(cpu=True))
+    return Updater(
+        policy, make_optimizer(policy, betas=(0.9, 0.99), epsilon=1e-8, weight_decay=0.0), objective, World(cpu=True)
+    )
 
 
 def gradient(policy, batch, step, objective=OBJECTIVE):
