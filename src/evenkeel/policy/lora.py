@@ -13,7 +13,7 @@ from transformers import PreTrainedModel
 
 from evenkeel.config.schema import ModelSettings
 from evenkeel.errors import UsageError
-from evenkeel.policy.model import Policy, end_tokens, load_base, resolve_device
+from evenkeel.policy.model import Policy, end_tokens, load_base, resolve_device, resolve_dtype
 
 ADAPTER = "default"
 
@@ -22,13 +22,16 @@ def load_policy(settings: ModelSettings, device_name: str) -> Policy:
     """The student as the configuration asks for it. Adapter weights are float32 whatever the base is: small updates
     would be rounded away in bfloat16."""
     device = resolve_device(device_name)
-    base, tokenizer = load_base(settings, device)
+    full = settings.method == "full"
+    base, tokenizer = load_base(settings.model_copy(update={"dtype": "float32"}) if full else settings, device)
     eos_ids = end_tokens(base, tokenizer)
     pad_id = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else min(eos_ids)
-    if settings.method == "full":
+    if full:
+        wanted = resolve_dtype(settings.dtype, device)
         frozen = copy.deepcopy(base).requires_grad_(False).eval()
         _enable_checkpointing(base, settings)
-        return Policy(base.requires_grad_(True), tokenizer, eos_ids, pad_id, device, frozen_base=frozen)
+        compute_dtype = None if wanted == torch.float32 else wanted
+        return Policy(base.requires_grad_(True), tokenizer, eos_ids, pad_id, device, compute_dtype, frozen_base=frozen)
     if settings.quantization == "4bit":
         base = prepare_model_for_kbit_training(base, use_gradient_checkpointing=False)
     model = attach_adapter(base, settings)

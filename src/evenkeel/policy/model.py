@@ -42,12 +42,19 @@ class Policy:
     """Every token that ends a completion: of the tokenizer, the model's and the generation configuration. Never empty."""
     pad_id: int
     device: torch.device
+    compute_dtype: torch.dtype | None = None
+    """Autocast to this in the forward pass; None: compute in the type of the weights. Set with `method: full`, whose weights
+    stay float32, because AdamW's small steps would be rounded away in bfloat16."""
     frozen_base: PreTrainedModel | None = None
     """With `method: full`: the copy that KL is measured against. With LoRA the base is the model without its adapter."""
 
     @property
     def uses_adapter(self) -> bool:
         return self.frozen_base is None
+
+    def precision(self) -> torch.autocast:
+        """Around every forward pass, in sampling and in training."""
+        return torch.autocast(self.device.type, dtype=self.compute_dtype, enabled=self.compute_dtype is not None)
 
     @contextmanager
     def reference(self) -> Iterator[nn.Module]:

@@ -9,6 +9,7 @@ attached. Legend: G tasks, R = G * N rows, P prompt columns, V vocabulary.
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -46,16 +47,24 @@ class HFEngine:
     def __init__(self, policy: Policy):
         self._policy = policy
         self._folded = FoldedCopy(policy) if can_fold(policy) else None
+        self._max_rows = MAX_ROWS
 
     def sample(self, tasks: Sequence[Task], settings: SamplingSettings, seeds: Sequence[int]) -> list[SampleGroup]:
         model = self._folded.refresh() if self._folded else self._policy.model
         was_training = model.training
         model.eval()
-        tasks_at_a_time = max(1, MAX_ROWS // settings.num_samples)
         groups: list[SampleGroup] = []
-        for start in range(0, len(tasks), tasks_at_a_time):
-            stop = start + tasks_at_a_time
-            groups += self._sample_chunk(model, tasks[start:stop], settings, seeds[start:stop])
+        while len(groups) < len(tasks):
+            chunk = slice(len(groups), len(groups) + max(1, self._max_rows // settings.num_samples))
+            try:
+                with self._policy.precision():
+                    groups += self._sample_chunk(model, tasks[chunk], settings, seeds[chunk])
+            except torch.OutOfMemoryError:
+                # A sample does not depend on what is sampled beside it, so fewer at a time give the same ones.
+                if self._max_rows <= settings.num_samples:
+                    raise
+                self._max_rows //= 2
+                gc.collect()
         model.train(was_training)
         return groups
 

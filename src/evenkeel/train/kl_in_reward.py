@@ -24,7 +24,7 @@ def measured_kl(run: Run, groups: Sequence[ScoredGroup]) -> KlInReward | None:
     nats = [0.0] * len(batch.rows)
     temperature = run.settings.objective.temperature
     run.policy.model.eval()
-    with torch.no_grad():
+    with torch.no_grad(), run.policy.precision():
         for micro in batch.micro_batches(run.position.micro_batch_size):
             micro = micro.to(run.policy.device)
             own_BC = completion_statistics(run.policy.model, micro, temperature=temperature).logprobs_BC

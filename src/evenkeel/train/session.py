@@ -24,6 +24,7 @@ from evenkeel.metrics.run_directory import lock, new_run_directory
 from evenkeel.metrics.store import RunStore
 from evenkeel.policy.model import resolve_device
 from evenkeel.records import Task
+from evenkeel.tasks.benchmarks import overlap
 from evenkeel.tasks.load import load_tasks
 from evenkeel.train import loop
 from evenkeel.train.build import Run, open_parts
@@ -62,6 +63,8 @@ def start(config: RunConfig, out: Path | None, listener: Listener, permissions: 
         )  # fmt: skip
         with parts as run:
             run.store.set_facts({"sft": sft})
+            for warning in overlap(train_tasks, validation_tasks):
+                run.note(Event("overlap", warning))
             return _run(run, config, sft=sft)
 
 

@@ -118,9 +118,10 @@ class Updater:
     ) -> None:
         with_bonus = self._objective.entropy_bonus > 0
         reference_BC = self._remembered(memory.reference_logprobs, micro, lambda: self._reference(micro))
-        now = completion_statistics(
-            self.policy.model, micro, temperature=self._objective.temperature, entropy_gradient=with_bonus
-        )
+        with self.policy.precision():
+            now = completion_statistics(
+                self.policy.model, micro, temperature=self._objective.temperature, entropy_gradient=with_bonus
+            )
         old_BC = self._remembered(memory.old_logprobs, micro, lambda: now.logprobs_BC.detach())
         inputs = LossInputs(
             now.logprobs_BC, old_BC, micro.advantages_B, micro.mask_BC, self._objective.clip_low, self._objective.clip_high,
@@ -138,7 +139,7 @@ class Updater:
 
     def _reference(self, micro: MicroBatch) -> Tensor:
         started = time.monotonic()
-        with torch.no_grad(), self.policy.reference() as base:
+        with torch.no_grad(), self.policy.precision(), self.policy.reference() as base:
             was_training = base.training
             base.eval()
             logprobs_BC = completion_statistics(base, micro, temperature=self._objective.temperature).logprobs_BC

@@ -101,3 +101,32 @@ def test_a_chat_template_wraps_the_prompt_and_a_plain_tokenizer_does_not(make_po
     assert text.startswith("<user>Write the Python function `solve`")
     assert TASKS[0].prompt in text
     assert text.endswith("<assistant>")
+
+
+def test_out_of_memory_halves_the_rows_and_keeps_the_samples(make_policy, monkeypatch):
+    engine, settings = HFEngine(make_policy()), SamplingSettings(4, 1.0, 64)
+    expected = engine.sample(TASKS, settings, SEEDS)
+    sample_chunk = engine._sample_chunk
+
+    def scarce(model, tasks, settings, seeds):
+        if len(tasks) > 2:
+            raise torch.OutOfMemoryError("pretend")
+        return sample_chunk(model, tasks, settings, seeds)
+
+    monkeypatch.setattr(engine, "_sample_chunk", scarce)
+    again = engine.sample(TASKS, settings, SEEDS)
+    assert [[c.token_ids for c in group.completions] for group in again] == [[c.token_ids for c in group.completions] for group in expected]
+
+
+def test_full_fine_tuning_in_bfloat16_keeps_float32_weights_and_agrees_with_itself(make_policy):
+    policy = make_policy(method="full", dtype="bfloat16")
+    assert {parameter.dtype for parameter in policy.model.parameters()} == {torch.float32}
+    settings = SamplingSettings(4, 1.0, 64)
+    batch = pack_all(unscored(HFEngine(policy).sample(TASKS, settings, SEEDS)), pad_token_id=policy.pad_id, max_new_tokens=64)
+    policy.model.eval()
+    (micro,) = batch.micro_batches(64)
+    with torch.no_grad(), policy.precision():
+        again = completion_statistics(policy.model, micro, temperature=1.0).logprobs_BC
+    gap = (again - micro.sampler_logprobs_BC).abs()
+    # Three digits of bfloat16, and not exactly float32's numbers
+    assert 1e-6 < gap.max() < 0.3 and gap.mean() < 0.02
