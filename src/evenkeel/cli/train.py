@@ -30,6 +30,9 @@ def train(
         str | None, typer.Option("--from", metavar="PLACE", help="With --resume: epoch:N, step:N, best or last.")
     ] = None,
     sft: Annotated[bool, typer.Option("--sft", help="Warm start on the reference solutions first.")] = False,
+    skip_bad_rows: Annotated[
+        bool, typer.Option("--skip-bad-rows", help="Go on without rows that are no tasks: data.skip_bad_rows=true.")
+    ] = False,
     allow_code: Annotated[
         bool, typer.Option("--allow-code", help="With --resume: import what its config.yaml names as module:name.")
     ] = False,
@@ -39,8 +42,9 @@ def train(
 
     # Launched by accelerate or torchrun, only the first process talks.
     console = Console(emoji=False, quiet=os.environ.get("RANK", "0") != "0")
-    _refuse_contradictions(config, resume, from_, set_, out, sft)
-    ending = _train(console, config, set_ or [], out, resume, from_, sft=sft, allow_code=allow_code)
+    overrides = [*(set_ or []), *(["data.skip_bad_rows=true"] if skip_bad_rows else [])]
+    _refuse_contradictions(config, resume, from_, overrides, out, sft)
+    ending = _train(console, config, overrides, out, resume, from_, sft=sft, allow_code=allow_code)
     _say_goodbye(console, ending)
     if ending.reason == "interrupted":
         raise typer.Exit(130)
@@ -71,7 +75,7 @@ def _train(
 
 
 def _refuse_contradictions(
-    config: Path | None, resume: Path | None, from_: str | None, set_: list[str] | None, out: Path | None, sft: bool
+    config: Path | None, resume: Path | None, from_: str | None, overrides: list[str], out: Path | None, sft: bool
 ) -> None:
     if resume is None and from_ is not None:
         raise UsageError("--from names a place in a run, but no run is given. Add --resume RUN.")
@@ -84,7 +88,7 @@ def _refuse_contradictions(
         )
     if sft:
         raise UsageError("--sft is for the beginning of a run, and --resume goes on with one. Leave one of them out.")
-    if from_ is None and (set_ or out):
+    if from_ is None and (overrides or out):
         raise UsageError(
             "--resume alone goes on unchanged in the same directory. "
             "To change settings or the directory, branch: add --from last."
@@ -97,7 +101,8 @@ def _show_plan(console: Console, settings: RunConfig, session, permissions) -> N
     from evenkeel.config.check import refuse_impossible
 
     refuse_impossible(settings)
-    show_plan(console, settings, make_plan(settings, *session.read_tasks(settings, permissions)))
+    tasks = session.read_tasks(settings, allow_custom_code=permissions.custom_code)
+    show_plan(console, settings, make_plan(settings, tasks.train, tasks.validation))
     if settings.teacher.kind == "offline" and settings.reward.teacher > 0:
         console.print(
             "teacher: offline. A deterministic rubric stands in for an API teacher; no sample leaves this machine.",
@@ -115,6 +120,6 @@ def _say_goodbye(console: Console, ending: Ending) -> None:
         "already_finished": f"{run} is finished already. To train on, branch: "
         f"evenkeel train --resume {run} --from last --set training.num_epochs=8",
     }
-    console.print(words[ending.reason], highlight=False, soft_wrap=True)
+    console.print(words[ending.reason], markup=False, highlight=False, soft_wrap=True)
     if ending.reason in ("finished", "early_stop"):
-        console.print(f"Read what it writes: evenkeel samples {run}", highlight=False, soft_wrap=True)
+        console.print(f"Read what it writes: evenkeel samples {run}", markup=False, highlight=False, soft_wrap=True)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from evenkeel.errors import UsageError
+from evenkeel.errors import RunError, UsageError
 
 _LOCK_NAME = "run.lock"
 
@@ -21,6 +22,16 @@ def new_run_directory(out: Path | None, root: Path = Path("runs")) -> Path:
         raise UsageError(
             f"The run directory {out or root} cannot be made: {error.strerror}. Give a directory that you may write with --out."
         ) from error
+
+
+@contextmanager
+def removed_if_refused(directory: Path) -> Iterator[None]:
+    """Around what may still be refused after a run's directory was made: a UsageError takes the directory away again."""
+    try:
+        yield
+    except UsageError:
+        shutil.rmtree(directory, ignore_errors=True)
+        raise
 
 
 @contextmanager
@@ -40,9 +51,12 @@ def lock(run_directory: Path) -> Iterator[None]:
                 f"{run_directory} is being written by process {file.read().strip() or 'unknown'}. "
                 "Wait until it ends, stop it, or train into another directory with --out."
             ) from error
-        file.truncate(0)
-        file.write(f"{os.getpid()}\n")
-        file.flush()
+        try:
+            file.truncate(0)
+            file.write(f"{os.getpid()}\n")
+            file.flush()
+        except OSError as error:
+            raise RunError(f"{path} cannot be written: {error.strerror}. Free some space and try again.") from error
         yield
 
 

@@ -79,7 +79,7 @@ def collect_rows(rows: Iterable[tuple[int, Any]], source: str, *, skip_bad_rows:
         more = f"\n  and {len(bad_rows) - _SHOWN_ROWS} more" if len(bad_rows) > _SHOWN_ROWS else ""
         raise UsageError(
             f"{len(bad_rows)} of the {len(bad_rows) + len(tasks)} rows of {source} are no tasks:{shown}{more}\n"
-            "Repair them, or go on without them: --skip-bad-rows, or `data.skip_bad_rows: true`."
+            "Repair them, or go on without them: `data.skip_bad_rows: true` (`train --skip-bad-rows`)."
         )
     if not tasks:
         raise UsageError(f"{source} holds no task ({len(bad_rows)} bad rows). Give a file with at least one valid row.")

@@ -244,7 +244,8 @@ def make_engine(name: str, policy: Policy, *, allow_custom_code: bool) -> Sampli
 
 def set_threads(count: int | None) -> None:
     """Threads of torch on the CPU. Sums are split by thread, so bit-exact resume needs the same number."""
-    torch.set_num_threads(count or len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+    available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    torch.set_num_threads(count or available)
 
 
 def _tracked_facts(config: RunConfig) -> dict[str, str | int | float | bool]:

@@ -15,6 +15,7 @@ import errno
 import hashlib
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from evenkeel.errors import RunError, UsageError
@@ -78,14 +80,20 @@ def save(
         shutil.rmtree(target, ignore_errors=True)
         os.rename(aside, target)
         _sync(directory)
-    except OSError as error:
+    except (OSError, SafetensorError) as error:
         shutil.rmtree(aside, ignore_errors=True)
-        what = "the disk is full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else str(error)
+        what = "the disk is full" if _is_full(error) else str(error)
         raise RunError(
             f"The checkpoint of step {step} could not be written to {directory}: {what}. "
             "The ones before it are whole: free some space (or lower `training.keep_checkpoints`) and go on with --resume."
         ) from error
     return Checkpoint(target, step, epoch, ends_epoch)
+
+
+def _is_full(error: Exception) -> bool:
+    """safetensors has an error of its own, with the number in its text."""
+    number = error.errno if isinstance(error, OSError) else int((re.search(r"os error (\d+)", str(error)) or [0, 0])[1])
+    return number in (errno.ENOSPC, errno.EDQUOT)
 
 
 def _write_parts(aside: Path, policy: Policy, optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:

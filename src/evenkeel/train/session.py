@@ -11,27 +11,29 @@ import shutil
 import signal
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from urllib.parse import quote
 
+from evenkeel.config.check import refuse_impossible
 from evenkeel.config.load import apply_overrides, dump_config, load_config
 from evenkeel.config.schema import RunConfig
 from evenkeel.distributed.world import World
 from evenkeel.errors import UsageError
 from evenkeel.metrics.rows import Event
-from evenkeel.metrics.run_directory import lock, new_run_directory
+from evenkeel.metrics.run_directory import lock, new_run_directory, removed_if_refused
 from evenkeel.metrics.store import RunStore
+from evenkeel.metrics.view import open_run
 from evenkeel.policy.model import resolve_device
-from evenkeel.records import Task
-from evenkeel.tasks.benchmarks import overlap
-from evenkeel.tasks.load import load_tasks
 from evenkeel.train import loop
 from evenkeel.train.build import Run, open_parts
 from evenkeel.train.checkpoint import Checkpoint, damage, list_checkpoints, newest_intact
 from evenkeel.train.epochs import measure_start, save_checkpoint
 from evenkeel.train.listener import Listener
-from evenkeel.train.sft import warm_start
+from evenkeel.train.sft import warm_start, with_references
+from evenkeel.train.tasks import RunTasks, read_tasks, remarks
 
 
 @dataclass(frozen=True)
@@ -52,42 +54,33 @@ class Permissions:
 
 
 def start(config: RunConfig, out: Path | None, listener: Listener, permissions: Permissions, *, sft: bool = False) -> Ending:
-    """Train from the beginning. Tasks are read before the directory is made: a typing error leaves nothing behind."""
-    train_tasks, validation_tasks = read_tasks(config, permissions)
-    world = _world(config)
-    directory = _new_directory(config, out, world)
-    with _locked(directory, world), interruptible() as stop_requested:
-        parts = open_parts(
-            config, directory, train_tasks, validation_tasks, world, listener=listener, stop_requested=stop_requested,
-            allow_custom_code=permissions.custom_code,
-        )  # fmt: skip
-        with parts as run:
-            run.store.set_facts({"sft": sft})
-            for warning in overlap(train_tasks, validation_tasks):
-                run.note(Event("overlap", warning))
-            return _run(run, config, sft=sft)
+    """Train from the beginning. What is refused is refused before anything is measured, and leaves no directory behind."""
+    refuse_impossible(config)
+    tasks = read_tasks(config, allow_custom_code=permissions.custom_code)
+    if sft:
+        with_references(tasks.train)
+    with _new_run(config, tasks, out, listener, permissions) as run:
+        run.store.set_facts({"sft": sft})
+        for remark in remarks(tasks):
+            run.note(remark)
+        return _run(run, config, sft=sft)
 
 
 def resume(directory: Path, listener: Listener, permissions: Permissions) -> Ending:
     """Go on with a run from its newest intact checkpoint."""
     config = config_of(directory)
     world = _world(config)
-    with _locked(directory, world), interruptible() as stop_requested:
-        train_tasks, validation_tasks = read_tasks(config, permissions)
+    tasks = read_tasks(config, allow_custom_code=permissions.custom_code)
+    with _locked(directory, world):
         origin = _newest(directory, listener)
         if origin is not None and origin.state()["position"]["finished"]:
             return Ending(directory, "already_finished")
-        where = f"step {origin.step}" if origin else "the beginning: it was stopped before its first checkpoint"
-        with closing(RunStore(directory / "run.db")) as store:
-            sft = bool(store.facts().get("sft", False))
+        with _opened(config, directory, tasks, world, listener, permissions, origin) as run:
+            sft = bool(run.store.facts().get("sft", False))
+            where = f"step {origin.step}" if origin else "the beginning: it was stopped before its first checkpoint"
             if world.is_main:
-                store.truncate_after(origin.step if origin else -1, origin.epoch if origin else -1)
-                store.record_event(Event("resumed", f"Resumed from {where}.", origin.step if origin else 0))
-        parts = open_parts(
-            config, directory, train_tasks, validation_tasks, world, listener=listener, stop_requested=stop_requested,
-            origin=origin, allow_custom_code=permissions.custom_code,
-        )  # fmt: skip
-        with parts as run:
+                run.store.truncate_after(origin.step if origin else -1, origin.epoch if origin else -1)
+                run.store.record_event(Event("resumed", f"Resumed from {where}.", origin.step if origin else 0))
             listener.note(f"Going on from {where}.")
             return _run(run, config, sft=sft)
 
@@ -97,20 +90,13 @@ def branch(
 ) -> Ending:
     """A new run that starts at a checkpoint of another, with changed settings. The parent is not touched."""
     config = apply_overrides(config_of(parent), overrides)
+    refuse_impossible(config)
     origin = find_checkpoint(parent, place)
-    train_tasks, validation_tasks = read_tasks(config, permissions)
-    world = _world(config)
-    directory = _new_directory(config, out, world)
-    if world.is_main:
-        _copy_history(parent, directory, origin, overrides)
-    with _locked(directory, world), interruptible() as stop_requested:
-        parts = open_parts(
-            config, directory, train_tasks, validation_tasks, world, listener=listener, stop_requested=stop_requested,
-            origin=origin, allow_custom_code=permissions.custom_code,
-        )  # fmt: skip
-        with parts as run:
-            save_checkpoint(run, ends_epoch=origin.ends_epoch)
-            return _run(run, config, sft=False)
+    tasks = read_tasks(config, allow_custom_code=permissions.custom_code)
+    history = partial(_copy_history, parent, origin, overrides)
+    with _new_run(config, tasks, out, listener, permissions, origin=origin, fill=history) as run:
+        save_checkpoint(run, ends_epoch=origin.ends_epoch)
+        return _run(run, config, sft=False)
 
 
 def _run(run: Run, config: RunConfig, *, sft: bool) -> Ending:
@@ -123,13 +109,36 @@ def _world(config: RunConfig) -> World:
     return World(cpu=resolve_device(config.training.device).type == "cpu")
 
 
-def _new_directory(config: RunConfig, out: Path | None, world: World) -> Path:
-    """Made by the main process, with the configuration in it."""
-    directory = None
-    if world.is_main:
-        directory = new_run_directory(out)
-        dump_config(config, directory / "config.yaml")
-    return world.from_main(directory)
+@contextmanager
+def _new_run(
+    config: RunConfig, tasks: RunTasks, out: Path | None, listener: Listener, permissions: Permissions, *,
+    origin: Checkpoint | None = None, fill: Callable[[Path], None] = lambda directory: None,
+) -> Iterator[Run]:  # fmt: skip
+    """A run in a directory of its own, made and filled by the main process."""
+    world = _world(config)
+    directory = world.from_main(new_run_directory(out) if world.is_main else None)
+    with ExitStack() as closing:
+        with removed_if_refused(directory) if world.is_main else nullcontext():
+            if world.is_main:
+                dump_config(config, directory / "config.yaml")
+                fill(directory)
+            closing.enter_context(_locked(directory, world))
+            run = closing.enter_context(_opened(config, directory, tasks, world, listener, permissions, origin))
+        yield run
+
+
+@contextmanager
+def _opened(
+    config: RunConfig, directory: Path, tasks: RunTasks, world: World, listener: Listener, permissions: Permissions,
+    origin: Checkpoint | None,
+) -> Iterator[Run]:  # fmt: skip
+    with interruptible() as stop_requested:
+        parts = open_parts(
+            config, directory, tasks.train, tasks.validation, world, listener=listener, stop_requested=stop_requested,
+            origin=origin, allow_custom_code=permissions.custom_code,
+        )  # fmt: skip
+        with parts as run:
+            yield run
 
 
 def _locked(directory: Path, world: World) -> AbstractContextManager[None]:
@@ -138,17 +147,6 @@ def _locked(directory: Path, world: World) -> AbstractContextManager[None]:
 
 
 # --------------------------------------------------------------------------- what is read
-
-
-def read_tasks(config: RunConfig, permissions: Permissions) -> tuple[tuple[Task, ...], tuple[Task, ...]]:
-    """Train and validation tasks; bad rows end it here unless they may be skipped."""
-    data, seed = config.data, config.training.seed
-    arguments = {"skip_bad_rows": data.skip_bad_rows, "seed": seed, "allow_custom_code": permissions.custom_code}
-    train = load_tasks(data.train, limit=data.max_train_samples, **arguments)
-    if data.validation is None:
-        return train.tasks, ()
-    validation = load_tasks(data.validation, limit=data.max_validation_samples, setting="data.validation", **arguments)
-    return train.tasks, validation.tasks
 
 
 def config_of(directory: Path) -> RunConfig:
@@ -175,8 +173,9 @@ def find_checkpoint(directory: Path, place: str) -> Checkpoint:
     elif kind == "step" and number.isdigit():
         wanted = [c for c in found if c.step == int(number)]
     elif place == "best":
-        with closing(RunStore(directory / "run.db")) as store:
-            wanted = [c for c in found if c.step == store.facts().get("best_step")]
+        with open_run(directory) as view:
+            best_step = view.facts().get("best_step")
+        wanted = [c for c in found if c.step == best_step]
     elif place == "last":
         wanted = found[-1:]
     else:
@@ -193,15 +192,16 @@ def find_checkpoint(directory: Path, place: str) -> Checkpoint:
     return wanted[-1]
 
 
-def _copy_history(parent: Path, directory: Path, origin: Checkpoint, overrides: Sequence[str]) -> None:
-    """The parent's rows up to the checkpoint, and where the branch comes from."""
+def _copy_history(parent: Path, origin: Checkpoint, overrides: Sequence[str], directory: Path) -> None:
+    """The parent's rows up to the checkpoint, its best checkpoint so far, and where the branch comes from."""
     with (
-        closing(sqlite3.connect(f"file:{parent / 'run.db'}?mode=ro", uri=True)) as source,
+        closing(sqlite3.connect(f"file:{quote(str(parent / 'run.db'))}?mode=ro", uri=True)) as source,
         closing(sqlite3.connect(directory / "run.db")) as target,
     ):
         source.backup(target)
-    if (parent / "tasks").is_dir():
-        shutil.copytree(parent / "tasks", directory / "tasks")
+    for best in list_checkpoints(parent / "checkpoints"):
+        if best.step == origin.state()["position"]["best_step"] and damage(best.path) is None:
+            shutil.copytree(best.path, directory / "checkpoints" / best.path.name)
     with closing(RunStore(directory / "run.db")) as store:
         store.truncate_after(origin.step, origin.epoch)
         store.set_facts(

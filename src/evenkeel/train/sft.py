@@ -22,15 +22,8 @@ from evenkeel.train.step import RolloutMemory, StepSettings, Updater
 
 
 def warm_start(run: Run, settings: SftSettings) -> None:
-    """Train on the references of the train tasks, before the first epoch.
-
-    Raises UsageError when no task has a reference.
-    """
-    tasks = [task for task in run.curriculum.tasks if task.reference]
-    if not tasks:
-        raise UsageError(
-            "`--sft` trains on reference solutions, but no train task has a `reference`. Add some, or leave `--sft` out."
-        )
+    """Train on the references of the train tasks, before the first epoch."""
+    tasks = with_references(run.curriculum.tasks)
     objective = replace(run.settings.objective, loss="best_of_n", entropy_bonus=0.0, temperature=1.0)
     updater = Updater(run.policy, run.updater.optimizer, objective, run.world)
     size = run.tasks_per_rollout * run.settings.sampling.num_samples
@@ -50,6 +43,16 @@ def warm_start(run: Run, settings: SftSettings) -> None:
         f"Warm start on {len(tasks)} references, {len(losses)} steps: loss {losses[0]:.3f} -> {losses[-1]:.3f} nats a token."
     )
     run.note(Event("warm_start", message, 0, {"losses": losses}))
+
+
+def with_references(tasks: Sequence[Task]) -> list[Task]:
+    """The tasks that can be learnt from. Raises UsageError when there is none."""
+    found = [task for task in tasks if task.reference]
+    if not found:
+        raise UsageError(
+            "`--sft` trains on reference solutions, but no train task has a `reference`. Add some, or leave `--sft` out."
+        )
+    return found
 
 
 def _batch(policy: Policy, tasks: Sequence[Task]) -> TrainBatch:
