@@ -77,6 +77,17 @@ def test_recorded_rewards_are_those_of_the_recorded_answers(finished_run):
     assert math.isclose(epochs[1].metrics["reward/best_of_n"], sum(best) / len(best), rel_tol=1e-9)
 
 
+def test_the_first_step_is_the_golden_one(finished_run):
+    """Numbers of the shipped student on 2026-11-21: a change that moves them is to be explained in docs/log.md."""
+    with open_run(finished_run) as view:
+        first, start = view.steps()[0].metrics, view.epochs()[0].metrics
+    assert first["reward/mean"] == 0.578125 and first["update/trained_tokens"] == 692
+    assert first["entropy/mean"] == pytest.approx(0.0370655, rel=1e-4)
+    assert first["grad_norm/mean"] == pytest.approx(0.0255621, rel=1e-4)
+    assert first["kl/mean"] == 0.0
+    assert start["validation/tests/mean"] == 0.5 and start["reward/mean"] == 0.34375
+
+
 def test_the_learning_rate_is_that_of_the_plan(finished_run):
     plan = json.loads(evenkeel(["plan", str(finished_run / "config.yaml"), "--json"]).stdout)
     assert plan["length"]["total_steps"] == 6
