@@ -170,7 +170,7 @@ def wait_for_steps(directory, count):
 
 def test_a_second_writer_is_kept_out(tmp_path):
     directory = tmp_path / "locked"
-    process = start(arguments(directory))
+    process = start(arguments(directory, training__num_epochs=100))  # longer than the second one takes to start
     wait_for_steps(directory, 1)
     refused = evenkeel(["train", "--resume", str(directory)], expect=2)
     assert f"written by process {process.pid}" in refused.stderr
