@@ -110,9 +110,25 @@ def test_the_same_configuration_gives_the_same_run(finished_run, tmp_path):
 
 
 def test_a_run_killed_ten_times_ends_as_the_unbroken_one(finished_run, tmp_path):
-    directory, rng, kills = tmp_path / "killed", random.Random(7), 0
-    command = arguments(directory)
-    while kills < 10:
+    directory = tmp_path / "killed"
+    kills = train_under_kills(directory, arguments(directory), wanted=10, seed=7)
+    assert kills >= 5, "the run was over before it could be killed often enough"
+    assert_same_run(finished_run, directory)
+
+
+@pytest.mark.long
+def test_a_long_run_killed_forty_times_ends_as_the_unbroken_one(tmp_path):
+    changes = {"training__num_epochs": 12, "training__updates_per_rollout": 2, "model__lora_dropout": 0.1, "rlaif__top_p": 0.95}
+    evenkeel(arguments(tmp_path / "unbroken", **changes))
+    kills = train_under_kills(tmp_path / "killed", arguments(tmp_path / "killed", **changes), wanted=40, seed=11)
+    assert kills >= 20, "the run was over before it could be killed often enough"
+    assert_same_run(tmp_path / "unbroken", tmp_path / "killed")
+
+
+def train_under_kills(directory, command, *, wanted, seed):
+    """Kill -9 at random moments after the parts are loaded, up to `wanted` times, and resume to the end. Returns the kills."""
+    rng, kills = random.Random(seed), 0
+    while kills < wanted:
         process = start(command)
         wait_until_training(directory, process)
         time.sleep(rng.uniform(0.0, 1.2))
@@ -122,12 +138,9 @@ def test_a_run_killed_ten_times_ends_as_the_unbroken_one(finished_run, tmp_path)
         process.communicate()
         kills += 1
         command = ["train", "--resume", str(directory)]
-    while True:
-        ending = evenkeel(["train", "--resume", str(directory)])
-        if "finished already" in ending.stdout:
-            break
-    assert kills >= 5, "the run was over before it could be killed often enough"
-    assert_same_run(finished_run, directory)
+    while "finished already" not in evenkeel(["train", "--resume", str(directory)]).stdout:
+        pass
+    return kills
 
 
 def wait_until_training(directory, process):

@@ -132,7 +132,7 @@ def _opened(
     config: RunConfig, directory: Path, tasks: RunTasks, world: World, listener: Listener, permissions: Permissions,
     origin: Checkpoint | None,
 ) -> Iterator[Run]:  # fmt: skip
-    with interruptible() as stop_requested:
+    with interruptible(listener) as stop_requested:
         parts = open_parts(
             config, directory, tasks.train, tasks.validation, world, listener=listener, stop_requested=stop_requested,
             origin=origin, allow_custom_code=permissions.custom_code,
@@ -212,7 +212,7 @@ def _copy_history(parent: Path, origin: Checkpoint, overrides: Sequence[str], di
 
 
 @contextmanager
-def interruptible() -> Iterator[Callable[[], bool]]:
+def interruptible(listener: Listener) -> Iterator[Callable[[], bool]]:
     """Ctrl-C asks the loop to finish its step and save; a second one ends at once. Yields the question whether it was asked."""
     asked = False
 
@@ -221,6 +221,7 @@ def interruptible() -> Iterator[Callable[[], bool]]:
         if asked:
             raise KeyboardInterrupt
         asked = True
+        listener.note("Asked to stop: the step is finished and saved first. Once more stops at once; --resume goes on anyway.")
 
     before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
