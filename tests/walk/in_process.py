@@ -16,7 +16,7 @@ from .small_run import arguments
 
 BRIEF = {
     "data.max_train_samples": 16, "data.validation": "null", "data.max_validation_samples": "null", "training.num_epochs": 1,
-    "training.checkpoint_every_steps": "null",
+    "training.checkpoint_every_steps": "null", "rlaif.max_new_tokens": 40,
 }  # fmt: skip
 """8 tasks x 4 samples a step, 2 steps, no validation."""
 

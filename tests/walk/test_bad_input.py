@@ -15,7 +15,7 @@ from evenkeel.train.checkpoint import damage, list_checkpoints
 from evenkeel.train.step import Updater
 
 from .in_process import BRIEF, read, walk
-from .small_run import arguments, evenkeel, start
+from .small_run import arguments, run_python, start
 from .test_train import assert_same_run, contents
 
 TASK = {"task_id": "double", "prompt": "def double(n):\n", "entry_point": "double", "tests": [{"args": [3], "expected": 6}]}
@@ -244,47 +244,37 @@ import json, shutil, subprocess, sys
 from pathlib import Path
 from evenkeel.cli import run
 
-disk, size, copy, command = Path(sys.argv[1]), sys.argv[2], sys.argv[3], json.loads(sys.argv[4])
-mount = lambda options: subprocess.run(["mount", "-t", "tmpfs", "-o", options, "small", disk], check=True)
+disk, copy, command = Path(sys.argv[1]), sys.argv[2], json.loads(sys.argv[3])
 resume = ["train", "--resume", str(disk / "run")]
-mount(f"size={size}")
-codes = [run(command), run(resume)]
-kept = sorted(path.name for path in disk.glob("run/checkpoints/*"))
-mount("remount,size=64m")
-codes.append(run(resume))
-shutil.copytree(disk / "run", copy)
-print(json.dumps({"codes": codes, "kept": kept}))
+found = []
+for size in ("5m", "100k"):
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "small", disk], check=True)
+    codes = [run(command), run(resume)]
+    kept = sorted(path.name for path in disk.glob("run/checkpoints/*"))
+    subprocess.run(["mount", "-o", "remount,size=64m", disk], check=True)
+    found.append((kept, [*codes, run(resume)]))
+    shutil.copytree(disk / "run", copy + size)
+    subprocess.run(["umount", disk], check=True)
+print(json.dumps(found))
 """
 
 
-def on_a_small_disk(tmp_path: Path, size: str) -> tuple[dict, str]:
-    """Train on a real file system of this size, in a mount namespace of its own; go on while it is full, and after it grew."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
+def test_a_full_disk_ends_the_run_and_more_room_lets_it_go_on(finished_run, tmp_path):
+    """On real file systems of 5 MB and 100 KB, in a mount namespace of their own."""
     namespace = ["unshare", "--mount", "--propagation", "private"]
     if os.geteuid() != 0 or subprocess.run([*namespace, "true"], capture_output=True).returncode != 0:
         pytest.skip("a private mount needs root and a kernel that allows it")
+    disk = tmp_path / "disk"
+    disk.mkdir()
     command = json.dumps(arguments(disk / "run"))
-    script = [*namespace, sys.executable, "-c", DISK, str(disk), size, str(tmp_path / "copy"), command]
-    done = subprocess.run(script, capture_output=True, text=True, timeout=200)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "Traceback" not in done.stderr
-    return json.loads(done.stdout.splitlines()[-1]), " ".join(done.stderr.split())
-
-
-@pytest.mark.parametrize(
-    ("size", "kept"),
-    [
-        # 0.9 MB at the start, 2.5 MB with the optimizer, 0.5 MB of database: the checkpoint of step 3 does not fit
-        ("5m", ["step-000000", "step-000002"]),
-        ("100k", []),
-    ],
-)
-def test_a_full_disk_ends_the_run_and_more_room_lets_it_go_on(finished_run, tmp_path, size, kept):
-    found, message = on_a_small_disk(tmp_path, size)
-    assert found == {"codes": [1, 1, 0], "kept": kept}, message
-    assert "the disk is full" in message and "--resume" in message
-    assert_same_run(finished_run, tmp_path / "copy")
+    done = run_python([*namespace, sys.executable, "-c", DISK, str(disk), str(tmp_path / "copy"), command])
+    large, tiny = json.loads(done.stdout.splitlines()[-1])
+    # 0.9 MB at the start, 2.5 MB with the optimizer, 0.5 MB of database: the checkpoint of step 3 does not fit, twice
+    assert large == [["step-000000", "step-000002"], [1, 1, 0]], done.stderr
+    assert tiny == [[], [1, 1, 0]], done.stderr
+    assert done.stderr.count("the disk is full") == 4 and "Traceback" not in done.stderr
+    assert_same_run(finished_run, tmp_path / "copy5m")
+    assert_same_run(finished_run, tmp_path / "copy100k")
 
 
 # --------------------------------------------------------------------------- numbers that are none
@@ -313,7 +303,6 @@ def poison(monkeypatch):
 
 
 def test_a_step_that_is_not_finite_is_dropped_and_the_run_goes_on(tmp_path, poison, capsys):
-    plain = walk(tmp_path / "plain", data__max_train_samples=24)
     poison({2})
     found = walk(tmp_path / "run", data__max_train_samples=24)
     assert [step["update/dropped_steps"] for step in found.steps] == [0, 1, 0]
@@ -321,9 +310,8 @@ def test_a_step_that_is_not_finite_is_dropped_and_the_run_goes_on(tmp_path, pois
     [event] = [event for event in found.events if event.kind == "dropped_step"]
     assert event.step == 2 and "gradient norm nan" in event.message and "the weights are as before" in event.message
     assert "Step 2 was dropped" in capsys.readouterr().out
-    # The third step's student is the second's: the same answers up to there, and a KL that has not moved on
-    assert [row.text for row in found.groups(2)[0]] == [row.text for row in plain.groups(2)[0]]
-    assert 0 < found.steps[2]["kl/mean"] and "kl/mean" not in found.steps[1] and "loss/mean" not in found.steps[1]
+    # a dropped step has no loss and no KL; the first one's work is kept
+    assert "loss/mean" not in found.steps[1] and "kl/mean" not in found.steps[1] and found.steps[2]["kl/mean"] > 0
 
 
 def test_a_run_that_stays_not_finite_stops_with_its_last_good_state(tmp_path, poison, monkeypatch, capsys):
@@ -444,9 +432,3 @@ def test_code_of_a_run_is_imported_when_it_is_allowed(strangers_run, finished_ru
     assert run(["train", "--resume", str(directory), "--allow-code"]) == 0
     assert Path("was_here").exists()
     assert_same_run(finished_run, directory)
-
-
-def test_through_a_new_interpreter_the_codes_are_the_same(tmp_path):
-    done = evenkeel(["train", "--set", "training.learning_rte=1e-4"], expect=2, cwd=tmp_path)
-    assert done.stdout == "" and "did you mean `training.learning_rate`?" in done.stderr
-    assert list(tmp_path.iterdir()) == []

@@ -15,7 +15,6 @@ from evenkeel.reward.shaping import QUALITY_PART
 from evenkeel.train.checkpoint import list_checkpoints
 
 from .in_process import BRIEF, Walk, read, walk
-from .small_run import SMALL
 from .test_train import contents
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -41,7 +40,8 @@ def values(found: Walk, name: str) -> list[float]:
 
 def same_answers(one: Walk, other: Walk, step: int = 1) -> bool:
     """Whether a step sampled the same: the student was the same then."""
-    return [[row.text for row in group] for group in one.groups(step)] == [[row.text for row in group] for group in other.groups(step)]
+    texts = [[(row.task_id, row.text) for row in found.samples if row.step == step] for found in (one, other)]
+    return texts[0] == texts[1]
 
 
 # --------------------------------------------------------------------------- loss
@@ -59,7 +59,7 @@ def test_on_their_own_samples_losses_differ_only_in_how_they_add_up_tokens(tmp_p
     assert norms["cispo"] == pytest.approx(norms["dapo"], rel=1e-4) and norms["dapo"] != pytest.approx(by_sequence, rel=1e-2)
     # the same sum over tokens, divided by S * max_new_tokens instead of by the N tokens of all samples that may train
     rows = [row for row in unchanged.samples if row.step == 1 and row.trains]
-    share = sum(row.length for row in rows) / (len(rows) * SMALL["rlaif.max_new_tokens"])
+    share = sum(row.length for row in rows) / (len(rows) * BRIEF["rlaif.max_new_tokens"])
     assert norms["dr_grpo"] == pytest.approx(norms["dapo"] * share, rel=1e-4)
 
 
@@ -67,10 +67,12 @@ def test_best_of_n_raises_the_likelihood_of_the_best_of_each_task(tmp_path, unch
     found = walk(tmp_path / "best", rlaif__loss="best_of_n", rlaif__train_on="best")
     assert same_answers(found, unchanged)
     for group in found.groups(1):
-        [chosen] = [row for row in group if row.trains]
-        assert chosen.reward == max(row.reward for row in group if not row.truncated)
-    # all 8 tasks teach, also those whose samples are equal, and the loss is a negative log-likelihood
-    assert values(found, "update/trained_samples") == [8, 8] and found.steps[0]["loss/policy"] > 0.01
+        able = [row for row in group if not row.truncated]
+        assert [row.reward for row in group if row.trains] == ([max(row.reward for row in able)] if able else [])
+    # tasks whose samples are equal teach as well, and the loss is a negative log-likelihood
+    assert found.steps[0]["update/trained_samples"] == sum(any(not row.truncated for row in group) for group in found.groups(1))
+    assert found.steps[0]["groups/without_signal_share"] < unchanged.steps[0]["groups/without_signal_share"]
+    assert found.steps[0]["loss/policy"] > 0.01
 
 
 # --------------------------------------------------------------------------- credit
@@ -87,11 +89,10 @@ def rloo(rewards):
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        ({"rlaif__advantage": "centred", "rlaif__loss": "dr_grpo"}, centred),
         ({"rlaif__advantage": "rloo"}, rloo),
         ({"rlaif__advantage": "none", "rlaif__reward_weight": 2}, lambda rewards: [2 * reward for reward in rewards]),
     ],
-    ids=["centred", "rloo", "none"],
+    ids=["rloo", "none"],
 )
 def test_advantages_of_a_task_are_those_of_the_formula(tmp_path, unchanged, changes, expected):
     found = walk(tmp_path / "walk", **changes)
@@ -138,42 +139,35 @@ def test_top_k_trains_the_k_best_of_each_task(tmp_path, unchanged):
     assert found.steps[0]["update/trained_samples"] <= 16 < unchanged.steps[0]["update/trained_samples"]
 
 
-def test_an_overlong_penalty_is_for_the_advantages_only(tmp_path):
+def test_truncated_samples_may_train_and_may_be_charged_in_the_advantages_only(tmp_path):
     short = {"rlaif__max_new_tokens": 24, "rlaif__advantage": "centred", "rlaif__loss": "dr_grpo"}
-    plain, found = walk(tmp_path / "plain", **short), walk(tmp_path / "walk", rlaif__overlong_penalty=0.5, **short)
-    assert plain.steps[0]["completions/truncated_share"] > 0.1
+    plain = walk(tmp_path / "plain", **short)
+    found = walk(tmp_path / "walk", rlaif__overlong_penalty=0.5, rlaif__mask_truncated="false", **short)
+    assert plain.steps[0]["completions/truncated_share"] > 0.1 and same_answers(found, plain)
+    assert plain.steps[0]["update/trained_samples"] < 32 == found.steps[0]["update/trained_samples"]
     assert found.steps[0]["reward/mean"] == plain.steps[0]["reward/mean"]
-    for group in found.groups(1):
-        penalised = [row.reward - 0.5 * row.truncated for row in group]
-        assert [row.advantage for row in group] == pytest.approx(centred(penalised))
-    assert any(row.truncated and row.advantage < 0 for row in found.samples)
-
-
-def test_truncated_samples_train_when_they_are_not_masked(tmp_path):
-    short = {"rlaif__max_new_tokens": 24}
-    masked = walk(tmp_path / "masked", **short)
-    found = walk(tmp_path / "walk", rlaif__mask_truncated="false", **short)
-    assert found.steps[0]["update/trained_samples"] == 32 > masked.steps[0]["update/trained_samples"]
+    for before, after in zip(plain.groups(1), found.groups(1), strict=True):
+        assert [row.advantage for row in before] == pytest.approx(centred([row.reward for row in before]))
+        assert [row.advantage for row in after] == pytest.approx(centred([row.reward - 0.5 * row.truncated for row in after]))
 
 
 def test_dynamic_sampling_replaces_tasks_that_teach_nothing_and_uses_up_draws(tmp_path):
-    tasks = {"data__max_train_samples": 32}
+    tasks = {"data__max_train_samples": 24}
     plain = walk(tmp_path / "plain", **tasks)
     found = walk(tmp_path / "walk", rlaif__dynamic_sampling="true", **tasks)
     assert plain.steps[0]["groups/without_signal_share"] > 0.2 > found.steps[0]["groups/without_signal_share"]
-    assert len(plain.steps) == 4 > len(found.steps)
+    assert len(plain.steps) == 3 > len(found.steps)
     # every task is drawn once, and what was replaced is not among what trained
     trained = [row.task_id for row in found.samples[::4]]
-    assert len(trained) == len(set(trained)) < 32
+    assert len(trained) == len(set(trained)) < 24
 
 
 def test_shaping_pays_for_beating_earlier_epochs_and_leaves_the_reward_alone(tmp_path):
-    changes = {"training__num_epochs": 3, **FAR}
+    changes = {"training__num_epochs": 2, "rlaif__num_samples_per_prompt": 2, "rlaif__curriculum_learning": "false"}
     found = walk(tmp_path / "walk", rlaif__reward_shaping="true", **changes)
-    assert [epoch.get("reward/bonus_mean") for epoch in found.epochs[:2]] == [0, 0]
-    assert max(epoch["reward/bonus_mean"] for epoch in found.epochs[2:]) > 0
+    assert found.epochs[1]["reward/bonus_mean"] == 0 < found.epochs[2]["reward/bonus_mean"]
     best: dict[str, list[float]] = {}
-    for number in (1, 2, 3):
+    for number in (1, 2):
         rows = [row for row in found.samples if row.epoch == number]
         assert found.epochs[number]["reward/mean"] == pytest.approx(sum(row.reward for row in rows) / len(rows))
         measured = {id(row): [row.tests_passed / row.tests_total, quality(row)] for row in rows}
@@ -216,9 +210,8 @@ def test_a_reward_of_ones_own_enters(tmp_path, unchanged, monkeypatch):
 # --------------------------------------------------------------------------- KL and entropy
 
 
-@pytest.mark.parametrize("estimator", ["k2", "k3"])
-def test_kl_in_the_loss_pulls_as_soon_as_there_is_any(tmp_path, far, estimator):
-    found = walk(tmp_path / "walk", rlaif__kl_penalty=0.5, rlaif__kl_estimator=estimator, **FAR)
+def test_kl_in_the_loss_pulls_as_soon_as_there_is_any(tmp_path, far):
+    found = walk(tmp_path / "walk", rlaif__kl_penalty=0.5, rlaif__kl_estimator="k2", **FAR)
     first, second = found.steps
     assert first["kl/mean"] == 0 and first["grad_norm/mean"] == pytest.approx(far.steps[0]["grad_norm/mean"], rel=1e-4)
     assert same_answers(found, far, step=2)
@@ -238,14 +231,12 @@ def test_kl_in_the_reward_moves_advantages_and_not_rewards(tmp_path, far):
     assert found.steps[1]["loss/mean"] == found.steps[1]["loss/policy"]
 
 
-@pytest.mark.parametrize(("target", "direction"), [(10.0, -1), (1e-6, 1)])
-def test_an_adaptive_penalty_moves_towards_its_target(tmp_path, target, direction):
-    more = FAR | {"data__max_train_samples": 24}
-    found = walk(tmp_path / "walk", rlaif__kl_penalty=0.1, rlaif__target_kl=target, **more)
-    first, second, third = values(found, "kl_penalty")
-    # no KL at all in the first step: the error is -1, clipped to -0.2, and the penalty falls by 2 % whatever the target
-    assert (first, second) == pytest.approx((0.1, 0.098))
-    assert third == pytest.approx(0.098 * (1 + 0.02 * direction))
+def test_an_adaptive_penalty_moves_towards_its_target(tmp_path):
+    found = walk(tmp_path / "walk", rlaif__kl_penalty=0.5, rlaif__target_kl=1e-6, data__max_train_samples=24, **FAR)
+    # no KL at all in the first step: the error is -1, clipped to -0.2, and the penalty falls by 2 %; then it rises by 2 %
+    assert values(found, "kl_penalty") == pytest.approx([0.5, 0.49, 0.4998])
+    for step in found.steps[1:]:
+        assert step["loss/mean"] - step["loss/policy"] == pytest.approx(step["kl_penalty"] * step["kl/mean"], rel=0.5)
 
 
 def test_an_entropy_bonus_is_taken_off_the_loss(tmp_path, unchanged):
@@ -261,13 +252,17 @@ def test_an_entropy_bonus_is_taken_off_the_loss(tmp_path, unchanged):
 
 @pytest.mark.parametrize(
     "changes",
-    [{"rlaif__top_p": 0.8}, {"rlaif__top_k": 2}, {"rlaif__top_p": 0.8, "rlaif__entropy_bonus": 0.1}, {"rlaif__generation_temperature": 0.5}],
-    ids=["top_p", "top_k", "top_p with bonus", "temperature"],
+    [
+        {"rlaif__top_p": 0.8, "rlaif__entropy_bonus": 0.1},
+        {"rlaif__top_k": 2},
+        {"rlaif__generation_temperature": 0.5},
+    ],
+    ids=["top_p with an entropy bonus", "top_k", "temperature"],
 )
 def test_the_update_sees_the_distribution_that_was_sampled_from(tmp_path, unchanged, changes):
     found = walk(tmp_path / "walk", **changes)
     assert values(found, "kl/sampler_to_trainer") == pytest.approx([0, 0], abs=1e-7)
-    assert found.steps[0]["entropy/mean"] < unchanged.steps[0]["entropy/mean"]
+    assert found.steps[0]["entropy/mean"] != pytest.approx(unchanged.steps[0]["entropy/mean"], rel=1e-3)
     assert values(found, "ratio/max") == [1, 1]
 
 
@@ -276,13 +271,13 @@ def test_another_seed_samples_something_else(tmp_path, unchanged):
     assert not same_answers(found, unchanged)
 
 
-def test_without_a_curriculum_tasks_come_in_any_order(tmp_path, unchanged):
-    found = walk(tmp_path / "walk", rlaif__curriculum_learning="false", data__max_train_samples=16)
-    easy_first = values(unchanged, "curriculum/difficulty_mean")
-    assert sorted(easy_first) == easy_first
-    assert {row.task_id for row in found.samples} != {row.task_id for row in unchanged.samples} or values(
-        found, "curriculum/difficulty_mean"
-    ) != easy_first
+def test_without_a_curriculum_every_epoch_has_every_task_once(finished_run, tmp_path):
+    found = walk(tmp_path / "walk", rlaif__curriculum_learning="false", training__num_epochs=2)
+    for epoch in (1, 2):
+        assert len({row.task_id for row in found.samples if row.epoch == epoch}) == 16
+    assert found.epochs[1]["curriculum/difficulty_mean"] == found.epochs[2]["curriculum/difficulty_mean"]
+    # with one, the first of two epochs draws from the easier half: 12 of 24 tasks, twice
+    assert len({row.task_id for row in read(finished_run).samples if row.epoch == 1}) == 12
 
 
 # --------------------------------------------------------------------------- update
@@ -318,7 +313,7 @@ def test_gradient_checkpointing_changes_no_number(tmp_path, unchanged):
     for one, other in zip(found.steps, unchanged.steps, strict=True):
         compared = [name for name in one if not name.startswith(("time/", "tokens/per", "loss/"))]
         # loss/mean is a sum that cancels to about 0: compared absolutely
-        assert [one[name] for name in compared] == pytest.approx([other[name] for name in compared], rel=1e-5, abs=1e-9)
+        assert [one[name] for name in compared] == pytest.approx([other[name] for name in compared], rel=1e-5, abs=1e-8)
         assert one["loss/mean"] == pytest.approx(other["loss/mean"], abs=1e-6)
 
 
@@ -334,20 +329,20 @@ def test_bfloat16_runs_and_its_gap_between_sampler_and_trainer_is_measured(tmp_p
 @pytest.mark.parametrize(
     "changes",
     [
-        {"model__lora_dropout": 0.2},
-        {"model__method": "full", "training__learning_rate": 1e-4},
-        {"training__updates_per_rollout": 2, "rlaif__kl_penalty": 0.1, "rlaif__target_kl": 1e-3, "rlaif__top_p": 0.9},
-        {"rlaif__reward_shaping": "true", "rlaif__dynamic_sampling": "true", "training__num_epochs": 2},
+        {
+            "model__lora_dropout": 0.2, "rlaif__kl_penalty": 0.1, "rlaif__target_kl": 1e-3, "training__num_epochs": 2,
+            "rlaif__reward_shaping": "true", "rlaif__dynamic_sampling": "true",
+        },
+        {"model__method": "full", "training__learning_rate": 1e-4, "training__updates_per_rollout": 2, "rlaif__top_p": 0.9},
     ],
-    ids=["dropout", "full", "updates and adaptive KL", "shaping and dynamic sampling"],
+    ids=["adapter", "all weights"],
 )
 def test_a_run_that_was_interrupted_ends_as_the_unbroken_one(tmp_path, monkeypatch, changes):
-    changes = {"data__max_train_samples": 24} | changes
     whole = walk(tmp_path / "whole", **changes)
     middle = len(whole.steps) // 2
     directory = tmp_path / "broken"
     with monkeypatch.context() as patch:
-        patch.setattr(TerminalListener, "step", lambda self, record: record.step == middle and os.kill(os.getpid(), signal.SIGINT))
+        patch.setattr(TerminalListener, "step", lambda self, record: interrupt(record.step == middle))
         with pytest.raises(AssertionError):
             walk(directory, **changes)
     assert len(read(directory).steps) in (middle, middle + 1)  # a rollout's updates are not torn apart
@@ -356,10 +351,15 @@ def test_a_run_that_was_interrupted_ends_as_the_unbroken_one(tmp_path, monkeypat
     assert last_files(directory) == last_files(whole.directory)
 
 
+def interrupt(now: bool) -> None:
+    if now:
+        os.kill(os.getpid(), signal.SIGINT)
+
+
 def last_files(directory: Path) -> dict:
     """Checksums of the last checkpoint: weights, optimizer and state."""
-    manifest = json.loads((list_checkpoints(directory / "checkpoints")[-1].path / "manifest.json").read_text())
-    return {name: fingerprint for name, fingerprint in manifest["files"].items() if name.endswith(("safetensors", "state.json"))}
+    files = json.loads((list_checkpoints(directory / "checkpoints")[-1].path / "manifest.json").read_text())["files"]
+    return {name: fingerprint for name, fingerprint in files.items() if name.endswith(("safetensors", "state.json"))}
 
 
 # --------------------------------------------------------------------------- epochs
@@ -372,15 +372,15 @@ def test_without_validation_tasks_the_last_epoch_counts_as_the_best(unchanged):
 
 
 def test_a_warm_start_raises_validation_and_is_on_record(tmp_path):
-    changes = {"data__max_train_samples": 96, "training__learning_rate": 1e-9, "sft__learning_rate": 3e-3, "sft__num_epochs": 4}
+    changes = {"data__max_train_samples": 32, "training__learning_rate": 1e-9, "sft__learning_rate": 3e-3, "sft__num_epochs": 8}
     found = walk(tmp_path / "walk", "--sft", rlaif__num_samples_per_prompt=2, **VALIDATED, **changes)
     before, after = (epoch["validation/tests/mean"] for epoch in found.epochs)
     assert after > before + 0.1
     [event] = [event for event in found.events if event.kind == "warm_start"]
     losses = event.data["losses"]
-    # 96 references, 16 tasks x 2 samples = 32 a step, 4 epochs
-    assert len(losses) == 12 and losses[-1] < losses[0] and event.step == 0
-    assert found.steps[0]["kl/mean"] > 0.01  # against the base: the table shows how far the warm start went
+    # 32 references, one step an epoch (16 tasks x 2 samples)
+    assert len(losses) == 8 and losses[-1] < losses[0] and event.step == 0
+    assert found.epochs[1]["kl/mean"] > 0.01  # against the base: the table shows how far the warm start went
 
 
 def test_a_run_that_keeps_falling_stops_and_keeps_its_best_checkpoint(tmp_path, capsys):
@@ -409,10 +409,7 @@ def test_a_tracker_gets_the_same_metrics(tmp_path):
 
     found = walk(tmp_path / "walk", tracking__trackers="[tensorboard]")
     logged = EventAccumulator(str(found.directory / "evenkeel")).Reload()
-    assert {event.step: event.value for event in logged.Scalars("grad_norm/mean")} == pytest.approx(
-        {number: value for number, value in enumerate(values(found, "grad_norm/mean"), 1)}, rel=1e-6
-    )
-
-
-def test_the_brief_settings_are_what_these_tests_say_they_are(unchanged):
-    assert len(unchanged.steps) == 2 and len(unchanged.samples) == 64 and BRIEF["data.max_train_samples"] == 16
+    expected = {number: value for number, value in enumerate(values(found, "grad_norm/mean"), 1)}
+    assert {event.step: event.value for event in logged.Scalars("grad_norm/mean")} == pytest.approx(expected, rel=1e-6)
+    [epoch] = logged.Scalars("epoch/grad_norm/mean")
+    assert (epoch.step, epoch.value) == (2, pytest.approx(found.epochs[1]["grad_norm/mean"], rel=1e-6))

@@ -4,19 +4,39 @@ from __future__ import annotations
 
 import json as json_format
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from evenkeel.cli.text import plain_text
-from evenkeel.errors import UsageError
+from evenkeel.errors import RunError, UsageError
 
 if TYPE_CHECKING:
     from evenkeel.config.schema import RunConfig
-    from evenkeel.metrics.pass_at_k import PassAtK
     from evenkeel.records import Task
     from evenkeel.train.checkpoint import Checkpoint
+
+
+@dataclass(frozen=True)
+class TaskCount:
+    """What the samples of one task came to."""
+
+    task_id: str
+    samples: int
+    solved: int
+    """Samples that passed every hidden test."""
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """Samples of a model, run."""
+
+    tasks: tuple[TaskCount, ...]
+    """Tasks of which every sample could be run."""
+    tests_mean: float
+    """Mean share of hidden tests passed, over all samples that could be run."""
 
 
 def evaluate(
@@ -46,15 +66,14 @@ def evaluate(
         raise UsageError(
             f"--k is {wanted[-1]}, but there are {samples} samples per task, and pass@k needs at least k. Raise --samples."
         )
-    from evenkeel.metrics.pass_at_k import pass_at_k
     from evenkeel.tasks.load import load_tasks
 
     chosen = load_tasks(tasks, limit=limit, seed=seed, allow_custom_code=True, setting="--tasks").tasks
     config, origin = _subject(model, set_ or [])
     for warning in trained_on(config, chosen) if origin is not None else ():
         typer.echo(f"warning: {plain_text(warning)}", err=True)
-    counts, share = _measure(config, origin, chosen, samples, temperature, seed)
-    _report([pass_at_k(counts, value) for value in wanted], share, json=json)
+    found = _measure(config, origin, chosen, samples, temperature, seed)
+    _report(found, wanted, origin.path.name if origin is not None else None, json=json)
 
 
 def _subject(name: str, overrides: list[str]) -> tuple[RunConfig, Checkpoint | None]:
@@ -86,8 +105,7 @@ def trained_on(config: RunConfig, tasks: Sequence[Task]) -> list[str]:
 
 def _measure(
     config: RunConfig, origin: Checkpoint | None, tasks: Sequence[Task], samples: int, temperature: float, seed: int
-) -> tuple[list[tuple[int, int]], float]:
-    """(samples, solved) of each task, and the mean share of tests passed."""
+) -> Measurement:
     from rich.console import Console
     from rich.progress import Progress
 
@@ -111,23 +129,33 @@ def _measure(
             HFEngine(policy), scorer, tasks, settings, seed=seed, world=World(cpu=policy.device.type == "cpu"),
             on_progress=lambda count: progress.advance(bar, count),
         )  # fmt: skip
-    verdicts = [[sample.verdict for sample in group.samples if sample.verdict.scored] for group in groups]
-    complete = [found for found in verdicts if len(found) == samples]
-    counts = [(samples, sum(verdict.outcome is Outcome.PASSED for verdict in found)) for found in complete]
-    shares = [verdict.share for found in verdicts for verdict in found]
-    if len(complete) < len(tasks):
-        left_out = f"{len(tasks) - len(complete)} of {len(tasks)} tasks"
+    scored = {group.task.task_id: [s.verdict for s in group.samples if s.verdict.scored] for group in groups}
+    counts = tuple(
+        TaskCount(task_id, samples, sum(verdict.outcome is Outcome.PASSED for verdict in verdicts))
+        for task_id, verdicts in scored.items()
+        if len(verdicts) == samples
+    )
+    if not counts:
+        raise RunError("The sandbox could not run all samples of any task, so nothing was measured. See: evenkeel sandbox")
+    if len(counts) < len(tasks):
+        left_out = f"{len(tasks) - len(counts)} of {len(tasks)} tasks"
         typer.echo(f"{left_out} are left out: the sandbox could not run all their samples.", err=True)
-    return counts, sum(shares) / len(shares)
+    shares = [verdict.share for verdicts in scored.values() for verdict in verdicts]
+    return Measurement(counts, sum(shares) / len(shares))
 
 
-def _report(results: list[PassAtK], share: float, *, json: bool) -> None:
-    from dataclasses import asdict
+def _report(found: Measurement, wanted: Sequence[int], checkpoint: str | None, *, json: bool) -> None:
+    from evenkeel.metrics.pass_at_k import pass_at_k
 
+    counts = [(task.samples, task.solved) for task in found.tasks]
+    results = [pass_at_k(counts, k) for k in wanted]
     if json:
-        typer.echo(json_format.dumps({"pass_at_k": [asdict(result) for result in results], "tests_mean": share}, indent=2))
+        estimates = {"checkpoint": checkpoint, "pass_at_k": [asdict(result) for result in results]}
+        typer.echo(json_format.dumps(estimates | asdict(found), indent=2))
         return
+    if checkpoint is not None:
+        typer.echo(f"measured at {checkpoint}")
     for result in results:
         interval = "" if result.low is None else f"  [{result.low:.3f}, {result.high:.3f}]"
         typer.echo(f"pass@{result.k:<4} {result.mean:.3f}{interval}  over {result.num_tasks} tasks")
-    typer.echo(f"tests    {share:.3f}  mean share of hidden tests passed")
+    typer.echo(f"tests    {found.tests_mean:.3f}  mean share of hidden tests passed")

@@ -30,5 +30,5 @@ def export(
     if merged is not None:
         from evenkeel.train.export import export_merged
 
-        export_merged(run, merged)
-        typer.echo(f"{merged}: merged model")
+        taken = export_merged(run, merged)
+        typer.echo(f"{merged}: merged model of {taken.path.name}, after {taken.epoch} epochs")

@@ -132,7 +132,8 @@ def _record_epoch(
             record, {kind: task_scores(found) for kind, found in groups.items()} | dict(further or {}), groups
         )
     run.world.wait()
-    run.trackers.log(record.metrics, record.step)
+    # A tracker holds one value per name and step, and the epoch ends at its last step.
+    run.trackers.log({f"epoch/{name}": value for name, value in record.metrics.items()}, record.step)
     run.listener.epoch(run.store.epochs())
 
 

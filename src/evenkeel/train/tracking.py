@@ -1,4 +1,4 @@
-"""Standard trackers, through Accelerate: the same metrics that the database gets."""
+"""Standard trackers, through Accelerate: the same metrics that the database gets; those of epochs under `epoch/`."""
 
 from __future__ import annotations
 
