@@ -80,8 +80,8 @@ def train_tokenizer(seed: int) -> PreTrainedTokenizerFast:
 def new_model(tokenizer: PreTrainedTokenizerFast, hidden: int, layers: int) -> Qwen2ForCausalLM:
     config = Qwen2Config(
         vocab_size=VOCABULARY, hidden_size=hidden, intermediate_size=3 * hidden, num_hidden_layers=layers,
-        num_attention_heads=hidden // 32, num_key_value_heads=hidden // 32, max_position_embeddings=512, rope_theta=10_000.0, tie_word_embeddings=True,
-        bos_token_id=None, eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id,
+        num_attention_heads=hidden // 32, num_key_value_heads=hidden // 32, max_position_embeddings=512,
+        rope_theta=10_000.0, tie_word_embeddings=True, bos_token_id=None, eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id,
     )  # fmt: skip
     return Qwen2ForCausalLM(config)
 
@@ -177,7 +177,8 @@ def main() -> None:
     if arguments.twin:
         model, phases = Qwen2ForCausalLM.from_pretrained(arguments.twin), phases[1:]
     for name, slip_share, steps, rate in phases:
-        stream = batches(tokenizer, random.Random(f"corpus/{name}/{arguments.seed}"), slip_share, arguments.rows)
+        rng = random.Random(f"corpus/{arguments.seed}" if name == "twin" else f"corpus/{name}/{arguments.seed}")
+        stream = batches(tokenizer, rng, slip_share, arguments.rows)
         train(model, stream, steps=steps, peak_rate=rate, log_path=arguments.out / "training.log")
         model.save_pretrained(arguments.out / name, safe_serialization=True)
         tokenizer.save_pretrained(arguments.out / name)
