@@ -81,7 +81,8 @@ def new_model(tokenizer: PreTrainedTokenizerFast, hidden: int, layers: int) -> Q
     config = Qwen2Config(
         vocab_size=VOCABULARY, hidden_size=hidden, intermediate_size=3 * hidden, num_hidden_layers=layers,
         num_attention_heads=hidden // 32, num_key_value_heads=hidden // 32, max_position_embeddings=512,
-        rope_theta=10_000.0, tie_word_embeddings=True, bos_token_id=None, eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id,
+        rope_theta=10_000.0, tie_word_embeddings=True, bos_token_id=None, eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
     )  # fmt: skip
     return Qwen2ForCausalLM(config)
 

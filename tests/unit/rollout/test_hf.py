@@ -115,7 +115,8 @@ def test_out_of_memory_halves_the_rows_and_keeps_the_samples(make_policy, monkey
 
     monkeypatch.setattr(engine, "_sample_chunk", scarce)
     again = engine.sample(TASKS, settings, SEEDS)
-    assert [[c.token_ids for c in group.completions] for group in again] == [[c.token_ids for c in group.completions] for group in expected]
+    for one, other in zip(again, expected, strict=True):
+        assert [c.token_ids for c in one.completions] == [c.token_ids for c in other.completions]
 
 
 def test_full_fine_tuning_in_bfloat16_keeps_float32_weights_and_agrees_with_itself(make_policy):
