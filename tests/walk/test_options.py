@@ -157,9 +157,11 @@ def test_dynamic_sampling_replaces_tasks_that_teach_nothing_and_uses_up_draws(tm
     found = walk(tmp_path / "walk", rlaif__dynamic_sampling="true", **tasks)
     assert plain.steps[0]["groups/without_signal_share"] > 0.2 > found.steps[0]["groups/without_signal_share"]
     assert len(plain.steps) == 3 > len(found.steps)
-    # every task is drawn once, and what was replaced is not among what trained
-    trained = [row.task_id for row in found.samples[::4]]
-    assert len(trained) == len(set(trained)) < 24
+    # every task is drawn once; what was replaced is not among what is stored, but counted
+    kept = [row.task_id for row in found.samples[::4]]
+    assert len(kept) == len(set(kept)) and len(kept) + found.epochs[1]["groups/replaced"] == 24
+    assert sum(values(found, "groups/replaced")) == found.epochs[1]["groups/replaced"] > 0 == plain.epochs[1]["groups/replaced"]
+    assert found.epochs[1]["tokens/generated"] > sum(row.length for row in found.samples)
 
 
 def test_shaping_pays_for_beating_earlier_epochs_and_leaves_the_reward_alone(tmp_path):
@@ -385,9 +387,10 @@ def test_a_warm_start_raises_validation_and_is_on_record(tmp_path):
 
 def test_a_run_that_keeps_falling_stops_and_keeps_its_best_checkpoint(tmp_path, capsys):
     changes = {"training__learning_rate": 0.3, "training__num_epochs": 6, "data__max_train_samples": 8}
-    found = walk(tmp_path / "walk", training__early_stopping__patience=1, training__keep_checkpoints=1, **VALIDATED, **changes)
+    keeping = {"training__early_stopping__patience": 1, "training__keep_checkpoints": 1}
+    found = walk(tmp_path / "[red] walk", **VALIDATED, **changes, **keeping)
     assert 2 <= len(found.epochs) < 7 and found.kinds()[-1] == "early_stop"
-    assert "Stopped early" in capsys.readouterr().out
+    assert f"Stopped early. The run is in {found.directory}" in capsys.readouterr().out  # as it is named: no markup
     best = max(range(len(found.epochs)), key=lambda number: found.epochs[number]["validation/reward/mean"])
     with open_run(found.directory) as view:
         best_step = view.facts()["best_step"]

@@ -14,6 +14,7 @@ from safetensors.torch import load_file
 from evenkeel.metrics.names import metric
 from evenkeel.metrics.view import open_run
 from evenkeel.train.checkpoint import list_checkpoints
+from evenkeel.train.session import find_checkpoint
 
 from .small_run import arguments, evenkeel, start
 
@@ -208,6 +209,9 @@ def test_a_branch_takes_the_changed_learning_rate_from_its_first_step(finished_r
 def test_an_unchanged_branch_repeats_the_parent(finished_run, tmp_path):
     evenkeel(["train", "--resume", str(finished_run), "--from", "epoch:1", "--out", str(tmp_path / "branch")])
     assert_same_run(finished_run, tmp_path / "branch")
+    # a best checkpoint of before the branch came along
+    for directory in (finished_run, tmp_path / "branch"):
+        assert find_checkpoint(directory, "best").path.parent.parent == directory
 
 
 def test_a_branch_may_grow_the_adapter(finished_run, tmp_path):

@@ -109,7 +109,8 @@ def _group_metrics(summary: GroupSummary) -> dict[str, float]:
         "completions/unscored_share": summary.num_unscored / summary.num_samples,
         "completions/length_mean": summary.num_tokens / summary.num_samples,
         "groups/without_signal_share": summary.num_without_signal / summary.num_groups,
-        "tokens/generated": float(summary.num_tokens),
+        "groups/replaced": float(summary.num_replaced),
+        "tokens/generated": float(summary.num_tokens + summary.num_replaced_tokens),
     }
     if summary.num_parts:
         metrics["reward/unscored_parts_share"] = summary.num_unscored_parts / summary.num_parts

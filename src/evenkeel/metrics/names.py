@@ -178,6 +178,10 @@ _BEHAVIOUR = (
            _GROUPS,
            "They are skipped exactly. High with reward near 0: too hard; near 1: too easy; from the first step with reward "
            "between: a constant reward.", "down"),
+    Metric("groups/replaced", "tasks", "tasks that dynamic sampling replaced: all their rewards were equal; epoch: sum",
+           "ScoredGroup",
+           "They are in no mean of the step: with rlaif.dynamic_sampling, reward/mean is of the tasks that still teach, and a "
+           "task that becomes solved leaves it."),
     Metric("completions/truncated_share", "share", "completions ended by rlaif.max_new_tokens / completions",
            "Completion.truncated",
            "A limit too short looks like a student that cannot solve the task.", "down"),
@@ -205,7 +209,8 @@ _COST = (
       for phase, what in (("rollout", "sampling"), ("reward", "sandbox and teacher"),
                           ("update", "forward, backward and optimizer"), ("reference", "the base model's log-probabilities"),
                           ("evaluation", "validation"))),
-    Metric("tokens/generated", "tokens", "completion tokens sampled for training; epoch: sum", "Completion.length",
+    Metric("tokens/generated", "tokens", "completion tokens sampled for training, replaced groups included; epoch: sum",
+           "Completion.length",
            "Without prompts and without validation."),
     Metric("tokens/per_second", "tokens per s", "tokens/generated / time/rollout_s", "derived",
            "Of sampling alone, not of the whole step.", "up"),

@@ -69,6 +69,9 @@ class GroupSummary:
     """Samples without a reward."""
     num_without_signal: int = 0
     """Groups that teach nothing."""
+    num_replaced: int = 0
+    """Groups that dynamic sampling replaced because they teach nothing; they are in no other count or mean here."""
+    num_replaced_tokens: int = 0
     num_parts: int = 0
     num_unscored_parts: int = 0
     rewards: Moments = Moments()
@@ -108,8 +111,8 @@ class GroupSummary:
         return cls(**values)
 
 
-def group_summary(groups: Sequence[CreditedGroup]) -> GroupSummary:
-    """Sums over a step's groups, all that were sampled, also those that do not train."""
+def group_summary(groups: Sequence[CreditedGroup], replaced: Sequence[ScoredGroup] = ()) -> GroupSummary:
+    """Sums over a step's groups, also those that do not train; `replaced` were sampled for it and left out."""
     samples = [sample for credited in groups for sample in credited.group.samples]
     parts = [part for sample in samples for part in sample.parts]
     scored = [moments for credited in groups if (moments := Moments.of(credited.group.rewards)).count]
@@ -122,6 +125,8 @@ def group_summary(groups: Sequence[CreditedGroup]) -> GroupSummary:
         num_truncated=sum(sample.completion.truncated for sample in samples),
         num_unscored=sum(sample.reward is None for sample in samples),
         num_without_signal=sum(not credited.has_signal for credited in groups),
+        num_replaced=len(replaced),
+        num_replaced_tokens=sum(sample.completion.length for group in replaced for sample in group.samples),
         num_parts=len(parts),
         num_unscored_parts=sum(part.status != "scored" for part in parts),
         rewards=Moments.of([sample.reward for sample in samples if sample.reward is not None]),

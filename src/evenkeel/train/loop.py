@@ -16,6 +16,7 @@ A step that was recorded is never recomputed except after a crash, from the last
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 
@@ -75,18 +76,18 @@ def run_epoch(run: Run) -> str:
 def take_step(run: Run, draws: Sequence[Task]) -> None:
     """Stages 1 to 7 for one rollout: the next tasks of the epoch, and one or more updates on what was sampled."""
     clock = Clock()
-    scored = sample_and_score(run, draws, clock)
-    summary_groups = run.shaping.apply(scored, run.position.epoch)
+    rollout = sample_and_score(run, draws, clock)
+    shaped = run.shaping.apply(rollout.groups, run.position.epoch)
     with clock.measure("update"):
         credited = credit(
-            summary_groups, run.settings.credit, uses_advantages=run.settings.objective.loss not in ADVANTAGE_FREE_LOSSES,
-            kl_in_reward=measured_kl(run, summary_groups),
+            shaped, run.settings.credit, uses_advantages=run.settings.objective.loss not in ADVANTAGE_FREE_LOSSES,
+            kl_in_reward=measured_kl(run, shaped),
         )  # fmt: skip
-    for group in scored:
+    for group in (*rollout.groups, *rollout.replaced):
         shares = [sample.verdict.share for sample in group.samples if sample.verdict.scored]
         if shares:
             run.curriculum.observe(group.task.task_id, sum(shares) / len(shares), len(shares))
-    summary = group_summary(credited)
+    summary = group_summary(credited, rollout.replaced)
     run.position.summary = run.position.summary + summary
     memory = RolloutMemory()
     for update_number in range(run.settings.updates_per_rollout):
@@ -97,21 +98,31 @@ def take_step(run: Run, draws: Sequence[Task]) -> None:
     run.position.rollout += 1
 
 
-def sample_and_score(run: Run, draws: Sequence[Task], clock: Clock) -> list[ScoredGroup]:
+@dataclass(frozen=True)
+class Rollout:
+    """The scored groups of one rollout."""
+
+    groups: list[ScoredGroup]
+    replaced: list[ScoredGroup]
+    """Groups without signal whose place others took: counted, and seen by the curriculum, but not trained on."""
+
+
+def sample_and_score(run: Run, draws: Sequence[Task], clock: Clock) -> Rollout:
     """The next tasks, sampled and scored; with dynamic sampling, tasks whose rewards are all equal are replaced by the tasks
     after them, within the bound."""
     wanted = run.tasks_per_rollout
     extra_left = int(wanted * run.settings.max_extra_share)
-    kept = _sample_and_score_next(run, draws, wanted, clock)
+    kept, replaced = _sample_and_score_next(run, draws, wanted, clock), []
     while run.settings.dynamic_sampling:
         dull = [group for group in kept if len(set(group.rewards)) <= 1]
         count = min(len(dull), extra_left, len(draws) - run.position.draws_done)
         if count == 0:
             break
         extra_left -= count
-        replaced = {id(group) for group in dull[:count]}
-        kept = [group for group in kept if id(group) not in replaced] + _sample_and_score_next(run, draws, count, clock)
-    return kept
+        replaced += dull[:count]
+        left_out = {id(group) for group in dull[:count]}
+        kept = [group for group in kept if id(group) not in left_out] + _sample_and_score_next(run, draws, count, clock)
+    return Rollout(kept, replaced)
 
 
 def _sample_and_score_next(run: Run, draws: Sequence[Task], count: int, clock: Clock) -> list[ScoredGroup]:
