@@ -10,6 +10,7 @@ our mistake and keeps its own.
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -105,6 +106,9 @@ def evenkeel(
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; errors raised on purpose become one message on stderr."""
+    # Idle OpenMP threads sleep instead of spinning. On a machine with other work, spinning threads wait for one that is not
+    # running: sampling took up to ten times longer. Read when torch is loaded, so it must be set before; your own value stands.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     command = typer.main.get_command(app)
     try:
         command.main(args=None if arguments is None else list(arguments), prog_name="evenkeel")

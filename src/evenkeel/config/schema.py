@@ -79,7 +79,7 @@ class TrainingSettings(Section):
     adam_epsilon: float = Field(1e-8, gt=0)
     seed: int = Field(0, ge=0, lt=2**31, description="Everything random in a run follows from it and the position in the run.")
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
-    num_threads: int | None = Field(None, ge=1, description="CPU threads of torch; null: the physical cores. Stored in checkpoints: bit-exact resume needs the same.")
+    num_threads: int | None = Field(None, ge=1, description="CPU threads of torch; null: the cores that this process may use. Stored in checkpoints: bit-exact resume needs the same.")
     early_stopping: EarlyStoppingSettings = Field(default_factory=EarlyStoppingSettings)
     checkpoint_every_steps: int | None = Field(10, ge=1, description="Besides the one at each epoch's end; null: epochs only.")
     keep_checkpoints: int = Field(5, ge=1, description="The last so many at epochs' ends are kept, and the best, and the newest two of any step.")

@@ -124,7 +124,8 @@ _OBJECTIVE = (
            "mean over trained tokens of the k3 estimate of KL(policy || base): exp(d) - d - 1, d = log base - log policy",
            _UPDATE + "; Schulman 2020, joschu.net/blog/kl-approx.html",
            "A mean over tokens: a few tokens may have moved far. Heavy tails when the base finds a sampled token very "
-           "unlikely. It grows in every run that learns; the rate and the reward bought with it matter."),
+           "unlikely. It grows in every run that learns; the rate and the reward bought with it matter. Where samples with "
+           "advantage 0 are skipped (no KL penalty in the loss, no entropy bonus), the mean is over the others."),
     Metric("kl/sampler_to_trainer", "nats per token", "mean over trained tokens of the k3 estimate of KL(sampler || trainer)",
            _UPDATE,
            "Should be rounding noise at the first update of a rollout. Otherwise sampling and training disagree "
