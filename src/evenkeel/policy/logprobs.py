@@ -82,10 +82,13 @@ def _logits_with_shared_prompts(model: nn.Module, batch: PaddedRows) -> Tensor:
         input_ids=batch.prompt_ids_UP, attention_mask=batch.prompt_mask_UP,
         position_ids=(batch.prompt_mask_UP.cumsum(1) - 1).clamp(min=0), past_key_values=cache, use_cache=True, logits_to_keep=1,
     )  # fmt: skip
-    first_B1V = prompts.logits[batch.prompt_of_row_B]
+    first_B1V = prompts.logits.index_select(0, batch.prompt_of_row_B)
     if batch.completion_ids_BC.shape[1] == 1:
         return first_B1V
-    cache.batch_select_indices(batch.prompt_of_row_B)
+    # index_select, not indexing: the gradient of indexing adds up with atomics, in whichever order threads arrive.
+    for layer in cache.layers:
+        layer.keys = layer.keys.index_select(0, batch.prompt_of_row_B)
+        layer.values = layer.values.index_select(0, batch.prompt_of_row_B)
     before_last = slice(0, -1)
     completion_mask_BC = batch.completion_mask_BC[:, before_last]
     rest = model(

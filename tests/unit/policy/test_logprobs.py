@@ -94,3 +94,20 @@ def test_gradient_checkpointing_runs_whole_rows(make_policy):
     assert not logprobs._keeps_a_cache(policy.model)
     policy.model.eval()
     assert logprobs._keeps_a_cache(policy.model)
+
+
+def test_two_threads_give_the_same_gradient_bit_for_bit_every_time(make_policy):
+    policy = make_policy(trained=True)
+    # 64 rows of one prompt: wherever the work is cut between threads, both add to that prompt's gradient
+    rows = tuple(TrainRow(tuple(range(20, 80)), (*range(30, 60), 100 + at), (0.0,) * 31, 1.0) for at in range(64))
+    micro = micro_batch(rows)
+    before, gradients = torch.get_num_threads(), []
+    torch.set_num_threads(2)
+    try:
+        for _ in range(6):
+            policy.model.zero_grad()
+            completion_statistics(policy.model, micro, temperature=1.0).logprobs_BC.sin().sum().backward()
+            gradients.append(torch.cat([parameter.grad.flatten() for _, parameter in policy.trainable()]))
+    finally:
+        torch.set_num_threads(before)
+    assert all(torch.equal(gradient, gradients[0]) for gradient in gradients)
