@@ -112,7 +112,9 @@ def epoch_table(epochs: Sequence[EpochRecord], *, width: int = 100) -> Table:
     """
     room = max(2, min(_MOST_EPOCHS, (width - _LABEL_AND_TREND_WIDTH) // _EPOCH_WIDTH))
     shown = list(epochs) if len(epochs) <= room else [epochs[0], *epochs[1 - room :]]
-    hidden = "" if len(shown) == len(epochs) else f"Not shown: epochs {epochs[1].epoch} to {shown[1].epoch - 1}. "
+    left_out = [str(record.epoch) for record in epochs if record not in shown]
+    hidden = f"Not shown: epochs {left_out[0]} to {left_out[-1]}. " if len(left_out) > 1 else ""
+    hidden = f"Not shown: epoch {left_out[0]}. " if len(left_out) == 1 else hidden
     table = Table(title="Training progress", title_justify="left", caption_justify="left", box=SIMPLE_HEAD,
                   pad_edge=False, padding=(0, 1, 0, 0),
                   caption=f"{hidden}Trend: last against first. Reward is unshaped; loss is not progress.")  # fmt: skip
